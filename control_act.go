@@ -293,6 +293,9 @@ func (c Control) decide(ctx context.Context, req GateDecision, kind GateKind) (G
 	d, err := c.Runs.Decide(ctx, DecideRequest{Run: req.Run, Gate: req.Gate.String(), Kind: kind, Action: req.Action, Answer: req.Answer, Feedback: req.Feedback,
 		Note: req.Note, DecidedBy: req.DecidedBy, SubjectDigest: req.SubjectDigest, Via: viaOf(ctx)})
 	if err != nil {
+		if e := (*Error)(nil); errors.As(err, &e) && e.Run.IsZero() {
+			e.Run = req.Run
+		}
 		return GateDecided{}, err
 	}
 	got := GateDecided{Run: req.Run, Decision: d.Raw, Replayed: d.Replayed, Status: d.Run.Status, Next: []NextCall{}}

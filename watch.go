@@ -142,7 +142,7 @@ func (w *watch) until(timeout time.Duration) (got Watched, err error) {
 		}
 		trigger, err := w.test()
 		if over && trigger == nil && err == nil {
-			trigger = &WatchTrigger{Kind: WatchTimeout, Reason: fmt.Sprintf("nothing of it happened within %s", timeout)}
+			trigger = &WatchTrigger{Kind: WatchTimeout, Reason: fmt.Sprintf("it did not happen within %s", timeout)}
 		}
 		if err != nil || trigger != nil {
 			return w.answer(trigger, err)

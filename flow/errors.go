@@ -30,7 +30,7 @@ var (
 	// ErrRequestKnown is a request that has made a run before.
 	ErrRequestKnown = errors.New("flow: the request has made a run already")
 	// ErrCapacity: as many runs have a process of their own as may.
-	ErrCapacity = errors.New("flow: as many runs have a process of their own as may")
+	ErrCapacity = errors.New("flow: no more runs may have a process of their own")
 	// ErrProjectBusy: another run works in the checkout.
 	ErrProjectBusy = errors.New("flow: another run works in the checkout of the project")
 	ErrNoBlob      = errors.New("flow: no such blob")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -47,7 +49,7 @@ var inWords = strings.NewReplacer("validating root: ", "", "validating /properti
 // it; one of another request is an error of the protocol, with the same in its data.
 func (s *Server) errors(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		res, err := next(ctx, method, req)
+		res, err := surviving(func() (mcp.Result, error) { return next(ctx, method, req) })
 		var wire *jsonrpc.Error
 		if err == nil || errors.As(err, &wire) {
 			return res, err
@@ -66,6 +68,16 @@ func (s *Server) errors(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return nil, &jsonrpc.Error{Code: code, Message: reply.Error.Message, Data: text}
 	}
+}
+
+// surviving does what f does. A fault of ours fails one request, and not all of them.
+func surviving[T any](f func() (T, error)) (res T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return f()
 }
 
 // failed is what a tool answers that could not do what it was asked to.

@@ -49,7 +49,7 @@ type property struct {
 var arguments = map[string]property{
 	"run_id":          {text: "id of the run: 26 upper-case characters"},
 	"gate_id":         {text: "id of the gate, from open_gates or pending_decisions; required, so that a repeat never decides a later gate"},
-	"after_seq":       {text: "cursor: only what was recorded after this seq", most: 1 << 53, standard: "0"},
+	"after_seq":       {text: "cursor: only what was recorded after this seq", most: 1<<53 - 1, standard: "0"},
 	"action":          {text: "one of the actions that the gate offers", length: 100},
 	"answer":          {text: "value that the action takes, as JSON: the output for use_result, amounts by bound for extend, the reply for answer"},
 	"feedback":        {text: "what whoever goes on is told, verbatim; required by retry_feedback, continue_with_waiver, fix and revise, refused elsewhere", length: 16 << 10},

@@ -43,10 +43,11 @@ func New(o Options) *Server {
 	}
 	s := &Server{o: o, watches: make(chan struct{}, maxWatches), topics: topics{open: map[string]*topic{}}}
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "tipstaff", Title: "Tipstaff", Version: o.Version}, &mcp.ServerOptions{
-		Instructions:              instructions,
-		SubscribeHandler:          s.subscribe,
-		UnsubscribeHandler:        s.unsubscribe,
-		Capabilities:              &mcp.ServerCapabilities{},
+		Instructions:       instructions,
+		SubscribeHandler:   s.subscribe,
+		UnsubscribeHandler: s.unsubscribe,
+		// The catalogue stays as it is: nobody need listen for another.
+		Capabilities:              &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Prompts: &mcp.PromptCapabilities{}, Resources: &mcp.ResourceCapabilities{Subscribe: true}},
 		SupportedProtocolVersions: protocols(),
 		SetCacheable: func(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
 			if _, reads := req.(*mcp.ReadResourceRequest); reads { // who may see a run differs
@@ -119,7 +120,7 @@ func (t tool) add(s *Server) {
 		Annotations: &mcp.ToolAnnotations{Title: t.title, ReadOnlyHint: t.hints.readOnly, DestructiveHint: &t.hints.destructive,
 			IdempotentHint: t.hints.idempotent, OpenWorldHint: &t.hints.openWorld}}
 	s.mcp.AddTool(spec, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		res, err := t.answer(ctx, s, req, resolved)
+		res, err := surviving(func() (*mcp.CallToolResult, error) { return t.answer(ctx, s, req, resolved) })
 		if err != nil { // made a result here, where the library still says of it what its revision wants said
 			return s.failed(ctx, err)
 		}

@@ -32,7 +32,7 @@ func tools() []tool {
 				"agent":       {text: "with prose or message: name of the agent", length: 100},
 				"session":     {text: "with message: the conversation that it goes on with", length: 100},
 				"fork_of":     {text: "run whose recorded beginning the new one inherits"},
-				"fork_at_seq": {text: "with fork_of: the last record that is inherited; absent: the last before the failure", least: 1, most: 1 << 53},
+				"fork_at_seq": {text: "with fork_of: the last record that is inherited; absent: the last before the failure", least: 1, most: 1<<53 - 1},
 				"project_dir": {text: "folder inside the workspace that the run is about", length: 4096, standard: `"."`},
 				"bounds":      {text: "limits by name, as documents write them, like {\"tool_calls\": 20, \"cost_usd\": \"0.50\", \"wall_time\": \"10m\"}; they can only be lowered, with fork_of replaced", items: 20},
 				"title":       {text: "what the run is called in lists", length: tipstaff.MaxTitle},

@@ -41,14 +41,15 @@ servers:
 // as the test says.
 type bed struct {
 	*runner.Runner
-	t     *testing.T
-	dir   string
-	store *sqlite.Store
-	stop  context.CancelCauseFunc
-	dead  map[string]bool // launches whose process is gone
-	gone  sync.Map        // the same, of those that end while others look
-	swept []string
-	ahead atomic.Int64 // how far the clock is ahead
+	t        *testing.T
+	dir      string
+	store    *sqlite.Store
+	stop     context.CancelCauseFunc
+	dead     map[string]bool // launches whose process is gone
+	gone     sync.Map        // the same, of those that end while others look
+	swept    []string
+	sweeping sync.Mutex
+	ahead    atomic.Int64 // how far the clock is ahead
 
 	forged  map[string]bool  // runs that somebody has changed
 	checked map[string]int64 // runs that were verified, and at which record
@@ -126,6 +127,8 @@ func (b *bed) open() {
 			return []string{"TIPSTAFF_RUN_ID=" + run, "TIPSTAFF_LAUNCH=" + launch}
 		},
 		Sweep: func(_ context.Context, launches map[string]string) (int, error) {
+			b.sweeping.Lock()
+			defer b.sweeping.Unlock()
 			b.swept = slices.AppendSeq(b.swept, maps.Values(launches))
 			return 0, nil
 		},

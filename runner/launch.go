@@ -231,7 +231,12 @@ func (r *Runner) Executed(ctx context.Context, run tipstaff.ID, code int, proble
 	if problem != nil {
 		exit.Error = problem.Error()
 	}
-	return explain(r.Launches.UpdateLaunch(ctx, run.String(), r.Launch, func(now *flow.Launch) { now.Exit = exit }), run)
+	self := r.Self(r.Origin, r.Launch)
+	return explain(r.Launches.UpdateLaunch(ctx, run.String(), r.Launch, func(now *flow.Launch) {
+		if now.Process == nil || *now.Process == self { // else this one has but got hold of the token
+			now.Exit = exit
+		}
+	}), run)
 }
 
 // CancelRecorded reports whether somebody has asked for the end of a run.

@@ -18,6 +18,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/runner"
+	"github.com/tipstaff/tipstaff/sqlite"
 )
 
 // launcher starts no processes: the test is what becomes of them.
@@ -169,6 +170,16 @@ func TestLaunchedProcessTakesTheLeaseOnce(t *testing.T) {
 	b.check(json.Unmarshal([]byte(b.read(".tipstaff/runs/"+s.Run.String()+"/supervisor.json")), &file))
 	if file.Run != s.Run.String() || file.Launch != l.last().Token || file.Epoch != 2 || file.Pid != os.Getpid() || file.Workspace != b.Keys.Executor || file.Schema == "" {
 		t.Errorf("%+v", file)
+	}
+
+	copied := filepath.Join(t.TempDir(), "copy") // whose processes are others
+	_, err = b.store.Backup(cli(), copied)
+	b.check(err)
+	other, err := sqlite.Open(filepath.Join(copied, ".tipstaff"), nil)
+	b.check(err)
+	defer other.Close()
+	if row, err := other.Run(cli(), s.Run.String()); err != nil || row.Launch != nil {
+		t.Errorf("a copy knows of %+v, %v", row.Launch, err)
 	}
 
 	b.Keys.Executor = journal.PublicKey{1} // as another workspace sees it

@@ -24,6 +24,9 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 	}
 	q := flow.Query{Prefix: req.Prefix, User: visibleTo(ctx), Envelope: req.Envelope, Thread: req.Thread, Request: req.Request,
 		Session: req.Session, Heads: req.Heads}
+	if q.Project, err = r.projectOf(req.Project); err != nil {
+		return page, err
+	}
 	if req.Own || req.Thread != "" || req.Request != "" { // whose keys are a user's own
 		q.User = userOf(ctx)
 	}

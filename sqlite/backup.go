@@ -150,7 +150,11 @@ func (f folder) settle(ctx context.Context, made *tipstaff.Backup) (blobs []stri
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	if err := c.Exec(`UPDATE runs SET launch = NULL WHERE launch IS NOT NULL`); err != nil { // else its processes would be taken for those of the copy
+	launches, err := c.number(ctx, `SELECT count(*) FROM pragma_table_info('runs') WHERE name = 'launch'`)
+	if err == nil && launches > 0 { // it is no older store; its processes must not be taken for those of the copy
+		err = c.Exec(`UPDATE runs SET launch = NULL WHERE launch IS NOT NULL`)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := c.Exec(`UPDATE runs SET holder = NULL, owner = NULL, heartbeat = NULL WHERE holder IS NOT NULL`); err != nil {

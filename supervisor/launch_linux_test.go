@@ -55,10 +55,10 @@ func TestLaunchedProcessIsOnItsOwn(t *testing.T) {
 	defer syscall.Close(fd)
 	t.Setenv("TIPSTAFF_RUN_ID", "outer")
 	l := new(Launcher)
-	p, log := launch(t, l, `readlink /proc/self/fd/0; ls /proc/$$/fd | tr '\n' ' '; echo; echo "run $TIPSTAFF_RUN_ID $TIPSTAFF_LAUNCH home $HOME"; echo oops >&2; exec sleep 300`)
+	p, log := launch(t, l, `readlink /proc/self/fd/0; for fd in 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do readlink /proc/$$/fd/$fd; done; echo "run $TIPSTAFF_RUN_ID $TIPSTAFF_LAUNCH home $HOME"; echo oops >&2; exec sleep 300`)
 	said := says(t, log, "oops")
 	first, rest, _ := strings.Cut(said, "\n")
-	if !strings.HasPrefix(first, "--- launch "+t.Name()) || rest != "/dev/null\n0 1 2 \nrun R "+t.Name()+" home "+os.Getenv("HOME")+"\noops\n" {
+	if !strings.HasPrefix(first, "--- launch "+t.Name()) || rest != "/dev/null\nrun R "+t.Name()+" home "+os.Getenv("HOME")+"\noops\n" {
 		t.Errorf("it said %q", said)
 	}
 	group, err := syscall.Getpgid(p.Pid)

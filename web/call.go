@@ -165,16 +165,10 @@ func (c *call) read(v any, optional bool) error {
 	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || kind != jsonType {
 		return refuse(http.StatusUnsupportedMediaType, "the body must be JSON: Content-Type: application/json")
 	}
-	_ = c.controller().SetReadDeadline(time.Now().Add(bodyTime))
-	text, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
-	var long *http.MaxBytesError
-	switch {
-	case errors.As(err, &long):
-		return refuse(http.StatusRequestEntityTooLarge, "the body has more than %d bytes", maxBody)
-	case err != nil:
-		return refuse(http.StatusBadRequest, "the body cannot be read")
+	text, err := c.body()
+	if err != nil {
+		return err
 	}
-	_ = c.controller().SetReadDeadline(time.Time{})
 	if len(text) == 0 && optional {
 		return nil
 	}
@@ -184,6 +178,19 @@ func (c *call) read(v any, optional bool) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	return unfit(d.Decode(v))
+}
+
+// body reads the body of a request, of which there is so much at most, in so much time.
+func (c *call) body() ([]byte, error) {
+	text, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
+	var long *http.MaxBytesError
+	switch {
+	case errors.As(err, &long):
+		return nil, refuse(http.StatusRequestEntityTooLarge, "the body has more than %d bytes", maxBody)
+	case err != nil:
+		return nil, refuse(http.StatusBadRequest, "the body cannot be read")
+	}
+	return text, c.controller().SetReadDeadline(time.Time{}) // else it would end the request
 }
 
 // unfit says which member of a request cannot be read, in the words of who sent it.

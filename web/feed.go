@@ -21,7 +21,7 @@ const (
 	// Waking a follower takes time from the run that it follows: a crowd is woken less often.
 	// A few hear of everything at once.
 	few        = 16
-	wakeEach   = 200 * time.Microsecond
+	wakeEach   = 500 * time.Microsecond
 	mostSilent = 500 * time.Millisecond
 )
 
@@ -49,6 +49,7 @@ type feed struct {
 	last   int64 // seq of the last record that was read
 	over   bool  // nothing follows
 
+	joined   *batch // that was taken last: a crowd takes the same
 	readers  int
 	more     chan struct{} // closed when there is something new
 	woken    time.Time     // when that was done last
@@ -72,18 +73,22 @@ func frameOf(e *tipstaff.Event) frame {
 	return frame{e.Seq, e.Kind.Terminal(), b.Bytes()}
 }
 
-// follow is the feed of a run whose last record is known, with one reader more. It reads on
-// behalf of the first, who may.
-func (f *feeds) follow(ctx context.Context, run tipstaff.ID, head int64) *feed {
+// follow is the feed of a run, with one reader more; nil: nobody follows it. begin has it
+// followed then, from its last records on, so that those who come next find them here. It is
+// read on behalf of the first, who may.
+func (f *feeds) follow(ctx context.Context, run tipstaff.ID, begin bool, head int64) *feed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	of := f.open[run]
+	if of == nil && !begin {
+		return nil
+	}
 	if of == nil {
 		if f.open == nil {
 			f.open = map[tipstaff.ID]*feed{}
 		}
 		reading, stop := context.WithCancel(context.WithoutCancel(ctx))
-		of = &feed{feeds: f, run: run, stop: stop, last: head, more: make(chan struct{})}
+		of = &feed{feeds: f, run: run, stop: stop, last: max(head-buffered, 0), more: make(chan struct{})}
 		f.open[run] = of
 		go of.read(reading)
 	}
@@ -173,10 +178,34 @@ type place struct {
 	attached bool
 }
 
+// batch is frames that are sent together.
+type batch struct {
+	from, to int64 // numbers of its frames in the feed
+	text     []byte
+	records  int64
+	first    int64 // seq of its first record; 0: it has none
+	last     int64 // seq of its last
+	final    bool
+}
+
+// add puts a frame at the end, unless the reader has had it.
+func (b *batch) add(e frame, had int64) {
+	if e.seq > 0 && e.seq <= had {
+		return
+	}
+	b.text, b.final = append(b.text, e.text...), b.final || e.final
+	if e.seq > 0 {
+		if b.records++; b.first == 0 {
+			b.first = e.seq
+		}
+		b.last = e.seq
+	}
+}
+
 // take is what a reader has not had yet. behind: the feed does not have it any more, or never
 // had; the store does. Else, if there is nothing, more is closed when there is, or over says
 // that there never will be.
-func (f *feed) take(p *place) (frames []frame, behind, over bool, more <-chan struct{}) {
+func (f *feed) take(p *place) (next *batch, behind, over bool, more <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	end := f.first + int64(len(f.frames))
@@ -187,8 +216,16 @@ func (f *feed) take(p *place) (frames []frame, behind, over bool, more <-chan st
 	if !p.attached && !f.attach(p, end) {
 		return nil, true, f.over, nil
 	}
-	frames = append(frames, f.frames[p.next-f.first:]...)
-	return frames, false, f.over, f.more
+	if p.next == end {
+		return nil, false, f.over, f.more
+	}
+	if b := f.joined; b == nil || b.from != p.next || b.to != end || b.first <= p.seq {
+		f.joined = &batch{from: p.next, to: end}
+		for _, e := range f.frames[p.next-f.first:] {
+			f.joined.add(e, p.seq)
+		}
+	}
+	return f.joined, false, f.over, f.more
 }
 
 // attach finds a reader's place in the feed, if it begins there.

@@ -37,6 +37,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			c.fail(fmt.Errorf("%s %s panicked: %v\n%s", r.Method, c.pattern(), p, debug.Stack()))
 		}
 	}()
+	if r.ContentLength != 0 { // also of what nobody reads, which the server does away with
+		_ = c.controller().SetReadDeadline(time.Now().Add(bodyTime))
+	}
 	if err := s.answer(c); err != nil {
 		c.fail(err)
 	}

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"time"
 
@@ -44,7 +46,11 @@ func (c *call) mcp() (any, error) {
 	ctx, stop := c.s.untilStopped(tipstaff.WithCaller(c.ctx(), caller))
 	defer stop()
 	c.r = c.r.WithContext(ctx)
-	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxBody)
+	text, err := c.body()
+	if err != nil {
+		return nil, err
+	}
+	c.r.Body = io.NopCloser(bytes.NewReader(text))
 	return c.hand(c.s.o.MCP)
 }
 

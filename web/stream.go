@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -13,8 +14,9 @@ const (
 	heartbeat = 15 * time.Second
 	// chunk is how many bytes a reader must take within the time for a write.
 	chunk = 64 << 10
-	// batch is how many records are read from the store at a time.
-	batch = 1000
+	// What is read from the store at a time: records, and bytes.
+	storedRecords = 1000
+	storedBytes   = 1 << 20
 )
 
 // stream sends the records of a run as they are written, from the one after Last-Event-ID or
@@ -28,18 +30,11 @@ func (c *call) stream(after int64) (any, error) {
 		}
 		after = seq
 	}
-	run, err := c.s.control.Runs.Get(c.ctx(), c.run)
-	switch {
-	case err != nil:
-		return nil, err
-	case run.State.Terminal() && after >= run.HeadSeq:
-		c.w.WriteHeader(http.StatusNoContent)
-		return done{}, nil
-	case after > run.HeadSeq:
-		return nil, tipstaff.Errorf(tipstaff.CursorBeyondHead, "run %s has %d records: there is none after %d", run.ID, run.HeadSeq, after)
-	case c.s.serving.Err() != nil:
-		return nil, errStopping
+	feed, err := c.join(after)
+	if feed == nil || err != nil {
+		return done{}, err
 	}
+	defer feed.leave()
 	leave, err := c.s.feeds.enter(tipstaff.CallerFrom(c.ctx()).User)
 	if err != nil {
 		return nil, err
@@ -51,13 +46,41 @@ func (c *call) stream(after int64) (any, error) {
 	defer context.AfterFunc(c.s.serving, func() { _ = c.controller().SetWriteDeadline(time.Now().Add(time.Second / 2)) })()
 	c.w.Header().Set("Content-Type", "text/event-stream")
 	c.w.Header().Set("X-Accel-Buffering", "no") // proxies are not to wait for more
-	f := &follower{call: c, ctx: ctx, place: place{seq: after}}
+	f := &follower{call: c, ctx: ctx, feed: feed, place: place{seq: after}}
 	if f.write([]byte("retry: 2000\n\n")) == nil && c.r.Method != http.MethodHead {
-		f.feed = c.s.feeds.follow(c.ctx(), c.run, run.HeadSeq)
-		defer f.feed.leave()
 		f.follow()
 	}
 	return done{}, nil
+}
+
+// join finds the feed of a run for a reader who may follow it; nil: there is nothing more to
+// follow, which was answered. That many follow a run must not cost it much: who joins others
+// is only looked at, where the run has something for them.
+func (c *call) join(after int64) (*feed, error) {
+	if c.s.serving.Err() != nil {
+		return nil, errStopping
+	}
+	for _, err := range c.s.control.Runs.Events(c.ctx(), tipstaff.EventsRequest{Run: c.run, After: after, Limit: 1}) {
+		if err != nil && tipstaff.CodeOf(err) != tipstaff.CursorBeyondHead {
+			return nil, err
+		}
+		if err == nil {
+			if feed := c.s.feeds.follow(c.ctx(), c.run, false, 0); feed != nil {
+				return feed, nil
+			}
+		}
+	}
+	run, err := c.s.control.Runs.Get(c.ctx(), c.run)
+	switch {
+	case err != nil:
+		return nil, err
+	case run.State.Terminal() && after >= run.HeadSeq:
+		c.w.WriteHeader(http.StatusNoContent)
+		return nil, nil
+	case after > run.HeadSeq:
+		return nil, tipstaff.Errorf(tipstaff.CursorBeyondHead, "run %s has %d records: there is none after %d", run.ID, run.HeadSeq, after)
+	}
+	return c.s.feeds.follow(c.ctx(), c.run, true, run.HeadSeq), nil
 }
 
 // follower is one who reads a stream.
@@ -73,7 +96,7 @@ func (f *follower) follow() {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
-		frames, behind, over, more := f.feed.take(&f.place)
+		next, behind, over, more := f.feed.take(&f.place)
 		var err error
 		var final bool
 		switch {
@@ -82,9 +105,9 @@ func (f *follower) follow() {
 			if final, err = f.catchUp(); f.seq == had && over {
 				return // the feed broke off
 			}
-		case len(frames) > 0:
-			final, err = f.send(frames)
-			f.next += int64(len(frames))
+		case next != nil:
+			final, err = next.final, f.send(next)
+			f.next = next.to
 		case over:
 			return
 		default:
@@ -105,54 +128,30 @@ func (f *follower) follow() {
 	}
 }
 
-// catchUp sends what the store has, a batch of it.
+// catchUp sends what the store has, a part of it.
 func (f *follower) catchUp() (final bool, err error) {
-	var frames []frame
-	size := 0
-	flush := func() error {
-		final, err = f.send(frames)
-		frames, size = frames[:0], 0
-		return err
-	}
-	for e, err := range f.s.control.Runs.Events(f.ctx, tipstaff.EventsRequest{Run: f.run, After: f.seq, Limit: batch}) {
+	var next batch
+	for e, err := range f.s.control.Runs.Events(f.ctx, tipstaff.EventsRequest{Run: f.run, After: f.seq, Limit: storedRecords}) {
 		if err != nil {
 			return false, err
 		}
-		next := frameOf(&e)
-		frames, size = append(frames, next), size+len(next.text)
-		if size >= chunk {
-			if err := flush(); err != nil {
-				return false, err
-			}
+		if next.add(frameOf(&e), f.seq); len(next.text) >= storedBytes {
+			break
 		}
 	}
-	if len(frames) > 0 {
-		err = flush()
-	}
-	return final, err
+	return next.final, f.send(&next)
 }
 
-// send writes frames, so many bytes at a time, and reports whether the last of all was among
-// them. What was sent from the store already is left out.
-func (f *follower) send(frames []frame) (final bool, err error) {
-	var text []byte
-	sent := int64(0)
-	for i, e := range frames {
-		if e.seq == 0 || e.seq > f.seq {
-			text, final = append(text, e.text...), final || e.final
-			if e.seq > 0 {
-				f.seq, sent = e.seq, sent+1
-			}
-		}
-		if len(text) >= chunk || i == len(frames)-1 && len(text) > 0 {
-			if err := f.write(text); err != nil {
-				return false, err
-			}
-			text = text[:0]
+// send writes a batch, so many bytes at a time.
+func (f *follower) send(b *batch) error {
+	for text := range slices.Chunk(b.text, chunk) {
+		if err := f.write(text); err != nil {
+			return err
 		}
 	}
-	f.s.feeds.sent.Add(sent)
-	return final, nil
+	f.seq = max(f.seq, b.last)
+	f.s.feeds.sent.Add(b.records)
+	return nil
 }
 
 // write sends a text to a reader who has so much time to take it.

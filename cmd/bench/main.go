@@ -90,6 +90,7 @@ var figures = []struct {
 	{"stdio", measureStdio},
 	{"tools", measureTools},
 	{"verify", measureVerify},
+	{"status", measureStatus},
 	{"kill", measureKill},
 	{"parked", measureParked},
 	{"process", measureProcess},

@@ -308,7 +308,7 @@ func TestExecNeedsItsLaunch(t *testing.T) {
 	if r := p.Wait(); r.Code != 3 {
 		t.Errorf("%v", r)
 	}
-	if now := len(w.journal(d.Run)); now != head {
-		t.Errorf("%d records follow", now-head)
+	if now := len(w.journal(d.Run)); now != head || w.exit(d.Run) != -1 {
+		t.Errorf("%d records follow, and its process is said to have ended with %d", now-head, w.exit(d.Run))
 	}
 }

@@ -232,11 +232,20 @@ func (d *daemon) post(path string, body, into any) {
 	d.Helper()
 	text, err := json.Marshal(body)
 	d.Check(err)
-	d.ask(http.MethodPost, path, text, into)
+	answer := d.ask(http.MethodPost, path, text)
+	if into != nil {
+		d.decode(answer, into)
+	}
 }
 
-// ask makes a request, which must succeed.
-func (d *daemon) ask(method, path string, body []byte, into any) {
+// get reads JSON.
+func (d *daemon) get(path string, into any) {
+	d.Helper()
+	d.decode(d.ask(http.MethodGet, path, nil), into)
+}
+
+// ask makes a request, which must succeed, and returns the answer.
+func (d *daemon) ask(method, path string, body []byte) []byte {
 	d.Helper()
 	req, err := http.NewRequest(method, d.url+path, bytes.NewReader(body))
 	d.Check(err)
@@ -252,9 +261,7 @@ func (d *daemon) ask(method, path string, body []byte, into any) {
 	if resp.StatusCode >= 300 {
 		d.Fatalf("%s %s: %s\n%s", method, path, resp.Status, text)
 	}
-	if into != nil {
-		d.decode(text, into)
-	}
+	return text
 }
 
 // line is a writer that tells its first line.

@@ -71,7 +71,7 @@ func TestBrowser(t *testing.T) {
 		State string
 		Head  int `json:"head_seq"`
 	}
-	d.ask("GET", "/runs/"+run, nil, &shown)
+	d.get("/runs/"+run, &shown)
 	if shown.State != "completed" || shown.Head != last {
 		t.Errorf("the run is %+v, the last record that came was %d", shown, last)
 	}

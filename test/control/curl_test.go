@@ -93,7 +93,7 @@ func (d *daemon) gate(run string) (id string) {
 				}
 			}
 		}
-		d.ask("GET", "/pending", nil, &pending)
+		d.get("/pending", &pending)
 		for _, p := range pending.Decisions {
 			if p.Run == run {
 				id = p.Gate.ID

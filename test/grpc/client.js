@@ -1,5 +1,5 @@
 // A client that knows Tipstaff only by core.proto: it makes a draft, executes it,
-// watches it, and cancels a run that hangs. What it saw is printed as one JSON object,
+// watches it, cancels a run that hangs, and answers one that it finds in lists. What it saw is printed as one JSON object,
 // bytes as their text.
 //
 //   node client.js MODULES PROTO ADDRESS AUTHORIZATION
@@ -65,6 +65,18 @@ async function main() {
 
   const refused = await ask("GetState", { ref: { envelope_id: "env_01M7GGV724CE3RT0X18PVCP8A2" } }).catch((err) => err);
   seen.refused = refused.code;
+
+  // A run that asks is found in each of the lists, and answered by what they say.
+  const asking = await ask("CreateEnvelope", { raw_input: "hello", pipeline: { name: "asking" } });
+  await read(client.ExecutePipeline({ envelope: { envelope_id: asking.envelope_id }, thread_id: "line" }, metadata));
+  const waiting = await ask("ListInterrupts", { page_size: 200 });
+  const { run_id, interrupt } = waiting.interrupts[0];
+  const runs = await ask("ListRuns", { thread_id: "line" });
+  const threads = await ask("ListThreads", {});
+  seen.listed = { total: waiting.total, run: run_id, question: interrupt.question, byKind: waiting.by_kind, runs: runs.runs.map((r) => r.run_id), status: runs.runs[0].status,
+    threads: threads.threads.filter((t) => t.thread_id === "line").map((t) => t.head.run_id) };
+  const answered = await read(client.ResumePipeline({ ref: { envelope_id: asking.envelope_id }, interrupt_id: interrupt.id, response: { approved: true } }, metadata));
+  seen.answered = { type: answered[answered.length - 1].type, left: (await ask("ListInterrupts", {})).total };
 
   // Whatever is wrong, and however much of it, is told: what does not fit into headers would
   // look like a fault of the server.

@@ -29,6 +29,7 @@ type daemon struct {
 	t     testing.TB
 	dir   string
 	addr  string
+	site  string // the address of HTTP
 	token string
 	taken int // runs that it took up again
 
@@ -52,6 +53,11 @@ max_iterations: 8
 agents:
   - {name: intent, stage_order: 1, default_next: critic, scripted: {repeat: last, answers: [{output: {task: "say it"}, delay_ms: 40}]}}
   - {name: critic, stage_order: 2, routing_rules: [{when: "iteration < 8", target: intent}], scripted: {repeat: last, answers: [{output: {verdict: again}, delay_ms: 40}]}}
+`,
+	"asking": `
+name: asking
+agents:
+  - {name: ask, scripted: {answers: [{output: {}, control: {interrupt: {kind: confirmation, question: "Shall it?"}}}, {output: {}}]}}
 `,
 	"stuck": `
 name: stuck
@@ -98,6 +104,7 @@ func (d *daemon) start() {
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	var told struct {
 		Addr  string `json:"grpc_addr"`
+		Site  string `json:"addr"`
 		File  string `json:"token_file"`
 		Taken int    `json:"taken_up"`
 	}
@@ -111,7 +118,7 @@ func (d *daemon) start() {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	d.addr, d.token, d.taken = told.Addr, strings.TrimSpace(string(token)), told.Taken
+	d.addr, d.site, d.token, d.taken = told.Addr, told.Site, strings.TrimSpace(string(token)), told.Taken
 }
 
 // kill leaves the daemon no time for anything.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,7 +36,7 @@ func TestGrpcurl(t *testing.T) {
 				t.Errorf("%s is not listed:\n%s", service, out)
 			}
 		}
-		if out := must(t, d.addr, "list", "tipstaff.core.v1.CoreService"); strings.Count(out, "\n") != 14 {
+		if out := must(t, d.addr, "list", "tipstaff.core.v1.CoreService"); strings.Count(out, "\n") != 17 {
 			t.Errorf("the service has other calls:\n%s", out)
 		}
 	})
@@ -73,6 +74,68 @@ func TestGrpcurl(t *testing.T) {
 		if events < 10 || !last.Final || last.Type != "PIPELINE_COMPLETED" || last.Envelope.TerminalReason != "completed" ||
 			string(last.Envelope.Outputs["intent"]) != `{"task":"say it"}` {
 			t.Errorf("%d events, the last: %+v", events, last)
+		}
+	})
+	t.Run("lists, by pages", func(t *testing.T) {
+		const service = "tipstaff.core.v1.CoreService/"
+		type page struct {
+			Runs    []struct{ RunID, Status, ThreadID string }
+			Threads []struct {
+				ThreadID string
+				Runs     int
+				Head     struct{ RunID string }
+			}
+			Interrupts []struct {
+				RunID     string
+				Interrupt struct {
+					ID, Kind, Question string
+					Shown              struct{ Lines []string }
+				}
+			}
+			NextPageToken string
+			Total         int
+			ByKind        map[string]int
+		}
+		ask := func(method, request string) (p page) {
+			t.Helper()
+			decodeJSON(t, must(t, "-d", request, d.addr, service+method), &p)
+			return p
+		}
+		before := ask("ListRuns", `{"page_size": 200}`).Total
+		for range 3 {
+			must(t, "-d", `{"envelope": {"raw_input": "hello"}, "config": {"name": "asking"}}`, d.addr, service+"ExecutePipeline")
+		}
+		var seen []string
+		for token := ""; ; {
+			p := ask("ListInterrupts", `{"page_size": 2, "page_token": "`+token+`"}`)
+			if p.Total != 3 || p.ByKind["confirmation"] != 3 {
+				t.Fatalf("what waits is %+v", p)
+			}
+			for _, i := range p.Interrupts {
+				if seen = append(seen, i.Interrupt.ID); i.Interrupt.Question != "Shall it?" || len(i.Interrupt.Shown.Lines) == 0 {
+					t.Errorf("an interrupt is %+v", i)
+				}
+			}
+			if token = p.NextPageToken; token == "" {
+				break
+			}
+		}
+		if slices.Sort(seen); len(slices.Compact(seen)) != 3 {
+			t.Errorf("the interrupts by pages are %q", seen)
+		}
+		if p := ask("ListRuns", `{"page_size": 1, "status": ["awaiting_decision"]}`); len(p.Runs) != 1 || p.Total != 3 || p.NextPageToken == "" {
+			t.Errorf("the first run that waits is %+v", p)
+		}
+		if p := ask("ListRuns", `{}`); p.Total != before+3 || len(p.Runs) != p.Total || p.NextPageToken != "" {
+			t.Errorf("all runs are %+v, and were %d", p, before)
+		}
+		if p := ask("ListThreads", `{"page_size": 1}`); len(p.Threads) != 1 || p.Threads[0].Runs < 1 || p.Threads[0].Head.RunID == "" {
+			t.Errorf("the thread that changed last is %+v", p)
+		}
+		for _, wrong := range []string{`{"page_size": 201}`, `{"page_size": -1}`, `{"page_token": "x"}`} {
+			if out, err := call("-d", wrong, d.addr, service+"ListRuns"); err == nil || !strings.Contains(out, "Code: InvalidArgument") {
+				t.Errorf("%s: %v %s", wrong, err, out)
+			}
 		}
 	})
 	t.Run("what is wrong with a document", func(t *testing.T) {

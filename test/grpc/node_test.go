@@ -43,7 +43,17 @@ func TestNode(t *testing.T) {
 			Reason     string
 		}
 		Refused codes.Code
-		Faults  []struct {
+		Listed  struct {
+			Total                 int
+			Run, Question, Status string
+			ByKind                map[string]int
+			Runs, Threads         []string
+		}
+		Answered struct {
+			Type string
+			Left int
+		}
+		Faults []struct {
 			Code    codes.Code
 			Details []int // bytes
 		}
@@ -70,6 +80,12 @@ func TestNode(t *testing.T) {
 	}
 	if seen.Refused != codes.NotFound {
 		t.Errorf("an Envelope that nobody made is %s", seen.Refused)
+	}
+	if l := seen.Listed; l.Total != 1 || l.Question != "Shall it?" || l.Status != "awaiting_decision" || l.ByKind["confirmation"] != 1 || !slices.Equal(l.Runs, []string{l.Run}) || !slices.Equal(l.Threads, l.Runs) {
+		t.Errorf("the lists say %+v", l)
+	}
+	if seen.Answered.Type != "PIPELINE_COMPLETED" || seen.Answered.Left != 0 {
+		t.Errorf("after the answer: %+v", seen.Answered)
 	}
 	for _, f := range seen.Faults {
 		if f.Code != codes.InvalidArgument || len(f.Details) != 1 || f.Details[0] > 6<<10 {

@@ -3,6 +3,8 @@ package grpc
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,9 +12,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/pb"
+	"github.com/tipstaff/tipstaff/rpc"
 	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
@@ -24,6 +28,8 @@ type view struct {
 	Threads []string
 	Pending []map[string]any
 	Shown   string // the bytes of what people see of its gate
+	// More are the projections that gRPC does not have, by name. nil: the surface is gRPC.
+	More map[string]any
 }
 
 const local = "command line"
@@ -33,6 +39,8 @@ var surfaces = map[string]func(*daemon, string) view{
 	local:                      func(d *daemon, run string) view { return d.byCommand(run) },
 	"command line at a server": func(d *daemon, run string) view { return d.byCommand(run, "--server", d.addr) },
 	"gRPC":                     byCore,
+	"HTTP":                     byHTTP,
+	"MCP":                      byMCP,
 }
 
 // asked has a stage ask about a megabyte beside something short.
@@ -58,8 +66,18 @@ func asked(t *testing.T) (*daemon, *pb.Envelope) {
 func TestEverySurfaceTellsTheSame(t *testing.T) {
 	d, env := asked(t)
 	want := byCore(d, env.RunId)
+	more := byMCP(d, env.RunId).More
+	if len(more) != 6 {
+		t.Errorf("MCP has %d more projections", len(more))
+	}
 	for name, tell := range surfaces {
 		got := tell(d, env.RunId)
+		if got.More != nil {
+			if diff := cmp.Diff(more, got.More); diff != "" {
+				t.Errorf("%s (-MCP +this):\n%s", name, diff)
+			}
+			got.More = nil
+		}
 		if name == local { // whose process is none that may drive what the daemon drives
 			got.Pending[0]["control"], got.History.Control = tipstaff.Controllable, tipstaff.Controllable
 		}
@@ -136,12 +154,140 @@ func (d *daemon) byCommand(run string, server ...string) (v view) {
 		t := into[tipstaff.Thread](d, line)
 		v.Threads = append(v.Threads, fmt.Sprint(t.ID, " ", t.Runs, " ", t.Head.ID, " ", t.Head.Status))
 	}
+	v.More = map[string]any{}
+	for name, args := range map[string][]string{"diagnose": {"--diagnose"}, "metrics": {"--metrics"}, "evidence": {"--evidence", "all"}, "delivery": {"--delivery"}, "diff": {"--diff", "--stat"}} {
+		v.More[name] = settled(into[any](d, ask(append([]string{"show", run}, args...)...)[0]))
+	}
+	for _, line := range ask("events", run) {
+		e := into[tipstaff.TailEvent](d, line)
+		v.More["events"] = fmt.Sprint(v.More["events"], e.Seq, e.Kind, " ")
+	}
 	for _, line := range ask("decide") {
 		p := into[tipstaff.PendingDecision](d, line)
 		v.Pending = append(v.Pending, pending(p.Run.String(), p.Title, p.Status, p.Control, p.Gate.ID.String(), p.Gate.Key, string(p.Gate.Kind), p.Gate.Question, p.Gate.Actions))
 		v.Shown = shownBytes(d, *p.Gate.Shown)
 	}
 	return v
+}
+
+// settled is a value without what depends on when and from where it is asked for.
+func settled(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range []string{"wall_s", "active_s", "waiting_s", "waited_s", "control", "control_reason", "next", "run_id"} {
+			delete(v, name)
+		}
+		for _, member := range v {
+			settled(member)
+		}
+	case []any:
+		for _, item := range v {
+			settled(item)
+		}
+	}
+	return v
+}
+
+// byAnswers is the view of a surface that answers with values of [tipstaff.Control].
+func byAnswers(d *daemon, run string, ask func(projection string, args map[string]any) []byte, threads func() tipstaff.ThreadPage) (v view) {
+	of := map[string]any{"run_id": run}
+	got := into[tipstaff.RunStatus](d, ask("status", of))
+	v.Status = map[string]any{"run_id": got.ID.String(), "state": string(got.State), "condition": string(got.Condition), "head_seq": got.HeadSeq, "status": got.Status}
+	v.History = into[tipstaff.RunHistory](d, ask("history", map[string]any{"thread_id": got.Pipeline.Thread})).Runs[0]
+	for _, t := range threads().Threads {
+		v.Threads = append(v.Threads, fmt.Sprint(t.ID, " ", t.Runs, " ", t.Head.ID, " ", t.Head.Status))
+	}
+	for _, p := range into[tipstaff.PendingDecisions](d, ask("pending", nil)).Decisions {
+		v.Pending = append(v.Pending, pending(p.Run.String(), p.Title, p.Status, p.Control, p.Gate.ID.String(), p.Gate.Key, string(p.Gate.Kind), p.Gate.Question, p.Gate.Actions))
+		v.Shown = shownBytes(d, *p.Gate.Shown)
+	}
+	v.More = map[string]any{}
+	for _, name := range []string{"diagnose", "metrics", "evidence", "delivery", "diff"} {
+		v.More[name] = settled(into[any](d, ask(name, of)))
+	}
+	for _, e := range into[tipstaff.Tail](d, ask("events", of)).Events {
+		v.More["events"] = fmt.Sprint(v.More["events"], e.Seq, e.Kind, " ")
+	}
+	return v
+}
+
+func byHTTP(d *daemon, run string) view {
+	get := func(path string) []byte {
+		req, err := http.NewRequest("GET", "http://"+d.site+path, nil)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+d.token)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != 200 {
+			d.t.Fatalf("GET %s: %s %v %.300s", path, res.Status, err, body)
+		}
+		return body
+	}
+	return byAnswers(d, run, func(projection string, args map[string]any) []byte {
+		switch projection {
+		case "history":
+			page := into[map[string]any](d, get(fmt.Sprint("/runs?thread=", args["thread_id"])))
+			text, _ := json.Marshal(map[string]any{"runs": page["items"]}) // what was JSON can be again
+			return text
+		case "pending":
+			return get("/pending")
+		}
+		return get("/runs/" + run + "/" + projection)
+	}, func() tipstaff.ThreadPage { return into[tipstaff.ThreadPage](d, get("/threads")) })
+}
+
+func byMCP(d *daemon, run string) view {
+	ctx := d.t.Context()
+	client := mcp.NewClient(&mcp.Implementation{Name: "surfaces", Version: "1"}, nil)
+	bearer := &http.Client{Transport: withToken(d.token)}
+	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: "http://" + d.site + "/mcp", HTTPClient: bearer}, nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer session.Close()
+	tools := map[string]string{"status": "run_status", "history": "run_history", "pending": "pending_decisions", "diagnose": "run_diagnose", "metrics": "run_metrics",
+		"evidence": "run_evidence", "delivery": "delivery_gate", "diff": "run_diff", "events": "run_events_tail"}
+	return byAnswers(d, run, func(projection string, args map[string]any) []byte {
+		res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tools[projection], Arguments: args})
+		if err != nil || res.IsError {
+			d.t.Fatalf("%s: %v, %+v", projection, err, res)
+		}
+		text, err := json.Marshal(res.StructuredContent)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		return text
+	}, func() tipstaff.ThreadPage { // which are in the history
+		page, err := remote(d).Threads(d.t.Context(), tipstaff.ThreadsRequest{})
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		return page
+	})
+}
+
+type withToken string
+
+func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(w))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// remote is the Service of the daemon.
+func remote(d *daemon) *rpc.Client {
+	c, err := rpc.Dial(d.addr, rpc.ClientOptions{Token: d.token})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 func byCore(d *daemon, run string) (v view) {

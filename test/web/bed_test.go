@@ -50,6 +50,7 @@ var callers = []tipstaff.Token{
 	{User: "alice", Secret: "the-token-of-alice"},
 	{User: "bob", Secret: "the-token-of-bob"},
 	{User: "root", Secret: "the-token-of-root", Scopes: []string{tipstaff.ScopeAdmin}},
+	{User: "driver", Secret: "the-token-of-a-driver", Scopes: []string{tipstaff.ScopeRead, tipstaff.ScopeRun, tipstaff.ScopeSubmit}},
 	{User: "reader", Secret: "the-token-of-a-reader", Scopes: []string{tipstaff.ScopeRead}},
 }
 

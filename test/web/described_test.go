@@ -84,29 +84,40 @@ func described(t testing.TB, method, at string, a answer) {
 	}
 }
 
-// fitsSchema validates an answer. References are to the shared schemas of the description.
+// fitsSchema validates an answer.
 func fitsSchema(schema *jsonschema.Schema, body []byte) error {
 	var v any
 	if err := json.Unmarshal(body, &v); err != nil {
 		return err
 	}
+	known, ok := resolved.Load(schema)
+	if !ok {
+		made, err := resolve(schema)
+		if err != nil {
+			return err
+		}
+		known, _ = resolved.LoadOrStore(schema, made)
+	}
+	return known.(*jsonschema.Resolved).Validate(v)
+}
+
+var resolved sync.Map // of schemas that were resolved
+
+// resolve finds what a schema refers to among the shared ones of the description.
+func resolve(schema *jsonschema.Schema) (*jsonschema.Resolved, error) {
 	whole := &jsonschema.Schema{AllOf: []*jsonschema.Schema{schema.CloneSchemas()}, Defs: map[string]*jsonschema.Schema{}}
 	for name, shared := range describedRoutes().Components.Schemas {
 		whole.Defs[name] = shared.CloneSchemas()
 	}
 	text, err := json.Marshal(whole)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	whole = new(jsonschema.Schema)
 	if err := json.Unmarshal(bytes.ReplaceAll(text, []byte("#/components/schemas/"), []byte("#/$defs/")), whole); err != nil {
-		return err
+		return nil, err
 	}
-	resolved, err := whole.Resolve(nil)
-	if err != nil {
-		return err
-	}
-	return resolved.Validate(v)
+	return whole.Resolve(nil)
 }
 
 // Every parameter that is described is read, and no other is.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 )
 
@@ -49,6 +50,18 @@ func (r *Request) Said(role, text string) bool {
 		}
 	}
 	return false
+}
+
+// told is the text that the result of a tool has last told under a name, "" if none has. A
+// result may be JSON in a text of JSON, whose quotes are escaped.
+func (r *Request) told(name string) (text string) {
+	told := regexp.MustCompile(`\\*"` + name + `\\*"\s*:\s*\\*"([^"\\]*)`)
+	for _, m := range r.Messages {
+		if all := told.FindAllStringSubmatch(m.Text, -1); m.Role == "tool" && all != nil {
+			text = all[len(all)-1][1]
+		}
+	}
+	return text
 }
 
 // Offers reports whether the model may call an MCP tool of the name.

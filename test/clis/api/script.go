@@ -1,7 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"maps"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -32,7 +34,8 @@ const (
 // Call is a call of a tool, named as the script names it. Native tools of the CLIs are
 // Write (path, content) and Shell (command); any other name is that of an MCP tool, whose
 // arguments are passed on as they are. In a text argument {dir} stands for the directory
-// that the CLI says it works in.
+// that the CLI says it works in, and {name}, where the results of tools have told a text under
+// that name in JSON, for the one that was told last.
 type Call struct {
 	Tool string
 	Args map[string]any
@@ -52,16 +55,23 @@ func WriteFile(name, content string) Call {
 // Run is a call that runs a shell command.
 func Run(command string) Call { return Call{Shell, map[string]any{"command": command}} }
 
-// in fills in the working directory.
-func (c Call) in(dir string) Call {
+// of fills in what a conversation says: the working directory, and what tools have told.
+func (c Call) of(r *Request) Call {
 	args := maps.Clone(c.Args)
 	for k, v := range args {
 		if s, ok := v.(string); ok {
-			args[k] = strings.ReplaceAll(s, "{dir}", dir)
+			args[k] = placeholder.ReplaceAllStringFunc(s, func(name string) string {
+				if name == "{dir}" {
+					return r.Dir
+				}
+				return cmp.Or(r.told(strings.Trim(name, "{}")), name)
+			})
 		}
 	}
 	return Call{c.Tool, args}
 }
+
+var placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
 
 // arg is a text argument, "" if there is none.
 func (c Call) arg(name string) string {

@@ -153,7 +153,7 @@ func (s *Server) answer(w http.ResponseWriter, h *http.Request, r *Request, d di
 		reply(w, t.Status, d.fail(t.Status, t.Text))
 	default:
 		for i, c := range t.Calls {
-			t.Calls[i] = c.in(r.Dir)
+			t.Calls[i] = c.of(r)
 		}
 		s.keep(r)
 		if r.Stream {

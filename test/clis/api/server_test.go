@@ -95,6 +95,16 @@ func TestTurnsAreChosenByTheLastMessage(t *testing.T) {
 	}
 }
 
+// A call can name what a tool has told before, however deep in JSON that stood.
+func TestCallsNameWhatWasTold(t *testing.T) {
+	for _, result := range []string{`{\"id\":\"one\"} {\"id\":\"two\"}`, `{\\\"id\\\": \\\"two\\\"}`} {
+		s := start(t, Turn{Calls: []Call{{"task_log", map[string]any{"text": "{id} and {other} in {dir}"}}}})
+		if _, got := post(t, s, asked["chat"].path, strings.Replace(asked["chat"].body, "the result", result, 1)); !strings.Contains(got, "two and {other} in /w") {
+			t.Errorf("%s: %s", result, got)
+		}
+	}
+}
+
 // A request without tools is the CLI's own business.
 func TestSideRequestsTakeNoTurn(t *testing.T) {
 	s := start(t, Turn{Text: "the turn"})
