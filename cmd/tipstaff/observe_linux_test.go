@@ -217,7 +217,9 @@ func TestLookingChangesNothing(t *testing.T) {
 // routes.
 func (o *observed) lookOverHTTP(runs []string, gate, digest string) (n int) {
 	o.Helper()
-	var index struct{ Routes []struct{ Method, Path string } }
+	var index struct {
+		Routes []struct{ Method, Path string }
+	}
 	answer, _, err := o.site.do(o.site.request(context.Background(), http.MethodGet, "/", nil))
 	o.Check(err)
 	o.Check(json.Unmarshal(answer, &index))
