@@ -381,7 +381,11 @@ func (r *Runner) recoverAll(ctx context.Context, rows []flow.Row, foundBy string
 func (r *Runner) recover(ctx context.Context, row flow.Row, reason, foundBy string) error {
 	if row.Cancel && row.Session == "" && !tipstaff.State(row.State).Terminal() { // a turn is ended by whoever drives it next
 		// A journal that was changed settles nothing, and keeps nobody from the other runs.
-		if _, err := r.settle(ctx, row, cancelRequest{}); !errors.Is(err, flow.ErrIntegrity) {
+		_, err := r.settle(ctx, row, cancelRequest{})
+		switch {
+		case errors.Is(err, flow.ErrEnded), errors.Is(err, flow.ErrBusy):
+			return nil // somebody else was faster
+		case !errors.Is(err, flow.ErrIntegrity):
 			return err
 		}
 	}

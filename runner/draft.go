@@ -42,12 +42,15 @@ const (
 // Draft makes a run that begins with prose. If nothing but a draft is wanted, nobody
 // accepts it.
 func (r *Runner) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipstaff.Started, error) {
-	if err := cmp.Or(mayDraft(ctx, req), r.queue.room(userOf(ctx))); err != nil {
+	if err := mayDraft(ctx, req); err != nil {
 		return tipstaff.Started{}, err
 	}
 	digest := requestDigest("draft", req)
 	if started, found, err := r.madeBefore(ctx, req.Key, digest); found || err != nil {
 		return started, err
+	}
+	if err := r.roomFor(userOf(ctx), req.Detach); err != nil {
+		return tipstaff.Started{}, err
 	}
 	var err error
 	if req.Project, err = r.projectOf(req.Project); err != nil {

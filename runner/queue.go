@@ -110,6 +110,15 @@ func (q *queue) room(user string) error {
 	return nil
 }
 
+// roomFor refuses a run that the queue has no room for. One with a process of its own does
+// not wait here.
+func (r *Runner) roomFor(user string, detach bool) error {
+	if detach {
+		return nil
+	}
+	return r.queue.room(user)
+}
+
 // may reports whether a user who waits may have one more place.
 func (q *queue) may(l *line) bool {
 	most := max(1, q.places/4*3+q.places%4*3/4)

@@ -16,7 +16,10 @@ import (
 // written. A person who is there can answer, so then it is.
 func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipstaff.Started, error) {
 	row, err := r.openToDrive(ctx, req.Run, tipstaff.ToolRunResume, answering(req.Presence))
-	if err = cmp.Or(err, r.queue.room(row.User)); err != nil {
+	if err == nil && !r.driving(row.ID) { // else it has a place, and is busy
+		err = r.roomFor(row.User, req.Detach)
+	}
+	if err != nil {
 		return tipstaff.Started{}, err
 	}
 	if r.Launch != "" {

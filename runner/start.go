@@ -26,12 +26,15 @@ import (
 // creates its run and begins to drive it. A program handed over is accepted by
 // that act.
 func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
-	if err := cmp.Or(mayStart(ctx, req), r.queue.room(userOf(ctx))); err != nil {
+	if err := mayStart(ctx, req); err != nil {
 		return tipstaff.Started{}, err
 	}
 	digest := requestDigest("start", req)
 	if started, found, err := r.madeBefore(ctx, req.Key, digest); found || err != nil {
 		return started, err
+	}
+	if err := r.roomFor(userOf(ctx), req.Detach); err != nil {
+		return tipstaff.Started{}, err
 	}
 	req, err := r.located(req)
 	if err != nil {

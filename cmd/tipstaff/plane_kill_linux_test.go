@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -353,6 +354,39 @@ func (s *siege) interruptedOncePerDeath(run string) {
 				s.Errorf("run %s, seq %d: it was found dead before", run, r.Seq)
 			}
 			found = true
+		}
+	}
+}
+
+// TestKillAtEveryCommitOfALaunch is [TestKillAtEveryCommit] for a run with a process of its
+// own: what is known of that process is stored with the records that tell of it.
+func TestKillAtEveryCommitOfALaunch(t *testing.T) {
+	t.Parallel()
+	tp := newTape(t, manifest, work, small)
+	tp.endLaunched()
+	tp.Must(0, "run", "small.yaml")
+	tp.record(func() string {
+		run := runID(t, tp.Must(0, "run", "work.yaml", "--yes", "--detach", "--json"))
+		tp.Must(0, "watch", run)
+		tp.Until("its end", func() bool { return len(tp.executing()) == 0 })
+		return run
+	})
+	tp.finished(tp.run)
+	first, step := places(t, 5)
+	for i := first; i < len(tp.cuts); i += step {
+		for _, happened := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d/happened=%t", i+1, happened), func(t *testing.T) {
+				t.Parallel()
+				w := tp.cut(t, tp.log[:tp.cuts[i]])
+				w.sql(`UPDATE runs SET launch = json_set(launch, '$.at', '2026-01-01T00:00:00Z') WHERE launch IS NOT NULL`) // nobody waits for it
+				of := `run = (SELECT n FROM runs WHERE id = '` + tp.run + `')`
+				launched, recorded := w.count(`SELECT count(*) FROM runs WHERE launch IS NOT NULL`), w.count(`SELECT count(*) FROM records WHERE kind = 'run.launched' AND `+of)
+				taken, started := w.count(`SELECT count(*) FROM runs WHERE json_extract(launch, '$.epoch') > 0`), w.count(`SELECT count(*) FROM records WHERE kind = 'run.started' AND `+of)
+				if launched != recorded || taken != started {
+					t.Errorf("%d launches and %d records of one; %d leases taken and %d records of that", launched, recorded, taken, started)
+				}
+				w.takeUp(tp.run, happened)
+			})
 		}
 	}
 }
