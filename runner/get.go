@@ -69,7 +69,8 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 		facts.Foreign = draft.Keys != (tipstaff.RunKeys{}) && draft.Keys.Executor != r.Keys.Executor
 	}
 	run := tipstaff.Status(facts, fold, gates, r.Now())
-	if run.ControlReason == tipstaff.DaemonRun && run.Origin == r.Origin { // which drives it itself
+	// An MCP client of the daemon has its runs driven by the daemon itself.
+	if run.ControlReason == tipstaff.DaemonRun && run.Origin == r.Origin && tipstaff.CallerFrom(ctx).Surface == "mcp" {
 		run.Control, run.ControlReason = tipstaff.Controllable, ""
 	}
 	run.Dir, run.Project = r.RunDir(row.ID), row.Project

@@ -227,8 +227,14 @@ func (b bearing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// serveMCP has the control plane listen on a port of its own.
+// serveMCP has the control plane listen on a port of its own, for the one token of a workspace.
 func (w *workspace) serveMCP(t *testing.T) (url, token string) {
+	t.Helper()
+	url = w.listenMCP(t)
+	return url, strings.TrimSpace(w.Read(".tipstaff/serve.token"))
+}
+
+func (w *workspace) listenMCP(t *testing.T) (url string) {
 	t.Helper()
 	server := w.Prepare("mcp", "--workspace", w.Dir, "--http", "127.0.0.1:0")
 	out, err := server.Cmd.StdoutPipe()
@@ -237,7 +243,7 @@ func (w *workspace) serveMCP(t *testing.T) (url, token string) {
 	t.Cleanup(func() { server.Signal(os.Interrupt) })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	w.Check(err)
-	return strings.TrimSpace(strings.TrimPrefix(line, "mcp ")), strings.TrimSpace(w.Read(".tipstaff/serve.token"))
+	return strings.TrimSpace(strings.TrimPrefix(line, "mcp "))
 }
 
 // What cannot be started leaves nothing behind.
@@ -322,5 +328,50 @@ func TestMCPWithoutAWorkspace(t *testing.T) {
 	}
 	if code := server.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("it ends with %d", code)
+	}
+}
+
+// Over HTTP a caller has to do with the runs of its own user, in every tool and resource, and
+// with what its token may do.
+func TestMCPKeepsUsersApart(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t, strings.Replace(asking, "allowed_effects:", `serve:
+  tokens:
+    alice: $env:ALICE
+    bob: $env:BOB
+    carol: {token: $env:CAROL, scopes: [read]}
+    root: {token: $env:ROOT, scopes: [admin]}
+allowed_effects:`, 1))
+	w.Env = append(w.Env, "ALICE=the-secret-of-alice", "BOB=the-secret-of-bob-", "CAROL=the-secret-of-carol", "ROOT=the-secret-of-root")
+	url := w.listenMCP(t)
+	as := func(secret, revision string) *mcpClient {
+		return w.connectMCP(t, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearing{secret}}}, revision)
+	}
+	alice := as("the-secret-of-alice", "2026-07-28")
+	s := alice.call("", "run_start", map[string]any{"program_file": "ask.yaml"})
+	gate := alice.sent(s.Next[0]).Gates[0].ID
+	for _, revision := range []string{"2025-06-18", "2026-07-28"} {
+		bob := as("the-secret-of-bob-", revision)
+		for _, name := range []string{"run_resume", "run_cancel", "run_status", "run_events_tail", "run_metrics", "run_watch", "run_evidence", "run_diagnose", "delivery_gate", "run_verify", "run_diff"} {
+			bob.call(tipstaff.Forbidden, name, map[string]any{"run_id": s.Run})
+		}
+		for _, name := range []string{"gate_decide", "phase_handoff_decide", "delivery_decide"} {
+			bob.call(tipstaff.Forbidden, name, map[string]any{"run_id": s.Run, "gate_id": gate, "action": "approve"})
+		}
+		bob.call(tipstaff.Forbidden, "run_start", map[string]any{"fork_of": s.Run})
+		for _, part := range []string{"", "/evidence", "/events", "/journal", "/diff"} {
+			if _, err := bob.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "tipstaff://runs/" + s.Run.String() + part}); err == nil || !strings.Contains(err.Error(), "another user") {
+				t.Errorf("bob reads %q: %v", part, err)
+			}
+		}
+		if n := bob.call("", "run_history", nil).Total + bob.call("", "pending_decisions", nil).Total; n != 0 {
+			t.Errorf("bob is listed %d", n)
+		}
+		root := as("the-secret-of-root", revision)
+		if n := root.call("", "run_history", nil).Total; n != 1 {
+			t.Errorf("root is listed %d", n)
+		}
+		root.call("", "run_status", map[string]any{"run_id": s.Run})
+		as("the-secret-of-carol", revision).call(tipstaff.Forbidden, "run_start", map[string]any{"program_file": "ask.yaml"})
 	}
 }

@@ -149,7 +149,9 @@ func (b *book) store(rows [][]byte, hashes []journal.Hash, env journal.Hash) {
 	_, err = tx.Exec(`UPDATE runs SET state = ?, head = ?, head_hash = ?, env = ? WHERE n = ?`, b.state, len(rows), last[:], env[:], run)
 	b.Check(err)
 	b.Check(tx.Commit())
-	b.Check(os.RemoveAll(b.Path(".tipstaff", "journal"))) // a thorough forger
+	for _, dir := range []string{"journal", "runs"} { // a thorough forger
+		b.Check(os.RemoveAll(b.Path(".tipstaff", dir)))
+	}
 }
 
 // keys are the store's own.
@@ -417,7 +419,7 @@ func (w *workspace) tree(dir string) map[string]string {
 	w.Helper()
 	files := map[string]string{}
 	w.Check(filepath.WalkDir(w.Path(dir), func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || d.Type() == fs.ModeSymlink { // which leads to a folder
 			return err
 		}
 		rel, err := filepath.Rel(w.Dir, name)

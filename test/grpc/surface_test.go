@@ -32,11 +32,9 @@ type view struct {
 	More map[string]any
 }
 
-const local = "command line"
-
 // surfaces are those that a daemon can be asked on. All tell the same.
 var surfaces = map[string]func(*daemon, string) view{
-	local:                      func(d *daemon, run string) view { return d.byCommand(run) },
+	"command line":             func(d *daemon, run string) view { return d.byCommand(run) },
 	"command line at a server": func(d *daemon, run string) view { return d.byCommand(run, "--server", d.addr) },
 	"gRPC":                     byCore,
 	"HTTP":                     byHTTP,
@@ -78,8 +76,11 @@ func TestEverySurfaceTellsTheSame(t *testing.T) {
 			}
 			got.More = nil
 		}
-		if name == local { // whose process is none that may drive what the daemon drives
-			got.Pending[0]["control"], got.History.Control = tipstaff.Controllable, tipstaff.Controllable
+		if name == "MCP" { // whose clients have the daemon drive its own runs
+			if got.Pending[0]["control"] != tipstaff.Controllable || got.History.Control != tipstaff.Controllable {
+				t.Errorf("an MCP client of the daemon may not drive the daemon's runs: %+v", got)
+			}
+			got.Pending[0]["control"], got.History.Control = tipstaff.InspectAlone, tipstaff.InspectAlone
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-gRPC +this):\n%s", name, diff)
