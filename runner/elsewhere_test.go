@@ -14,7 +14,9 @@ import (
 func TestCancelOfAProcessElsewhere(t *testing.T) {
 	b := newBed(t)
 	l := launching(b)
-	l.onStop = func(flow.Owner, time.Duration) (tipstaff.Stopped, error) { return tipstaff.Stopped{}, errors.ErrUnsupported }
+	l.onStop = func(flow.Owner, time.Duration) (tipstaff.Stopped, error) {
+		return tipstaff.Stopped{}, errors.ErrUnsupported
+	}
 	s, err := b.detach(tipstaff.StartRequest{Program: []byte(blocked), Name: "plan.yaml"})
 	b.check(err)
 	c, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: s.Run, Hard: true, Wait: 300 * time.Millisecond})
