@@ -404,7 +404,12 @@ func TestFeedbackIsAskedFor(t *testing.T) {
 		if e := errorOf(t, call(t, connect(t, newServer(f), revision, nil), "phase_handoff_decide", valid("phase_handoff_decide"))); e.Code != tipstaff.FeedbackRequired {
 			t.Errorf("%s, a client that cannot ask: %+v", revision, e)
 		}
-		f.gate = tipstaff.Delivery
+		f.decide = func(r tipstaff.DecideRequest) (tipstaff.Decided, error) {
+			if r.Kind != tipstaff.Delivery {
+				return tipstaff.Decided{}, tipstaff.Errorf(tipstaff.WrongGateKind, "it is not of kind %s", r.Kind)
+			}
+			return tipstaff.Decided{}, nil
+		}
 		if e := errorOf(t, call(t, c, "phase_handoff_decide", valid("phase_handoff_decide"))); e.Code != tipstaff.WrongGateKind {
 			t.Errorf("%s, at a delivery: %+v", revision, e)
 		}

@@ -4,11 +4,17 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -84,5 +90,39 @@ func TestOnlyMessagesAreWritten(t *testing.T) {
 	}
 	if len(answered) != asked {
 		t.Errorf("%d of %d requests were answered", len(answered), asked)
+	}
+}
+
+// spoken is a connection by which some messages come, and then no more.
+type spoken struct {
+	mcp.Connection
+	messages []jsonrpc.Message
+}
+
+func (s *spoken) Read(context.Context) (jsonrpc.Message, error) {
+	if len(s.messages) == 0 {
+		return nil, io.EOF
+	}
+	m := s.messages[0]
+	s.messages = s.messages[1:]
+	return m, nil
+}
+
+// At the end answers are waited for, but not that of a client that listens: it gets none for
+// as long as it does.
+func TestWhoListensDoesNotHoldUpTheEnd(t *testing.T) {
+	for method, waits := range map[string]time.Duration{"subscriptions/listen": 0, "tools/call": lastAnswers} {
+		synctest.Test(t, func(t *testing.T) {
+			id, err := jsonrpc.MakeID("1")
+			must(t, err)
+			c := &stdio{Connection: &spoken{messages: []jsonrpc.Message{&jsonrpc.Request{ID: id, Method: method}}}, stop: t.Context(),
+				over: make(chan struct{}), open: map[jsonrpc.ID]bool{}, changed: make(chan struct{}, 1)}
+			_, err = c.Read(t.Context())
+			must(t, err)
+			began := time.Now()
+			if _, err := c.Read(t.Context()); !errors.Is(err, io.EOF) || time.Since(began) != waits {
+				t.Errorf("with an open %s the end comes after %s, with %v", method, time.Since(began), err)
+			}
+		})
 	}
 }

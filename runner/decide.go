@@ -430,10 +430,8 @@ func (r *Runner) decided(ctx context.Context, run, gate string, replayed bool) (
 	return tipstaff.Decided{Decision: d, Raw: raw, Replayed: replayed, Run: now}, err
 }
 
-// decisionOf is the decision of a gate with its canonical bytes. They follow from the
-// record alone, so they are equal for everyone who asks.
+// decisionOf is the decision of a gate with its canonical bytes.
 func (r *Runner) decisionOf(ctx context.Context, run string, row flow.GateRow) (none tipstaff.Decision, raw []byte, err error) {
-	g := gateOf(row)
 	e, err := eventAt(ctx, r.Store, run, row.Decided)
 	if err == nil {
 		err = attach(ctx, r.Store, e)
@@ -441,6 +439,12 @@ func (r *Runner) decisionOf(ctx context.Context, run string, row flow.GateRow) (
 	if err != nil {
 		return none, nil, err
 	}
+	return decisionIn(gateOf(row), e)
+}
+
+// decisionIn is the decision that a record holds. Its bytes follow from the record alone, so
+// they are equal for everyone who asks.
+func decisionIn(g tipstaff.Gate, e *tipstaff.Event) (none tipstaff.Decision, raw []byte, err error) {
 	b, err := flow.ReadResolved(string(e.Kind), e.Body)
 	if err != nil {
 		return none, nil, err

@@ -92,8 +92,8 @@ func TestAGateThatHasExpiredIsActedOnAtTheStart(t *testing.T) {
 	b.comes(run, tipstaff.KindIntentAttest)
 	other, _ := b.pipe(asksFor("60"))
 	b.ahead.Store(int64(4 * time.Minute))
-	// Whoever opens the store records what has expired, and has nothing go on.
-	if err := b.Recover(cli(), "somebody"); err != nil || b.get(other).Status != tipstaff.StatusAwaitingResume || len(b.of(other, tipstaff.KindPolicyGateResolve)) != 1 {
+	// Whoever opens the store to write records what has expired, and has nothing go on.
+	if err := b.DenyExpired(cli()); err != nil || b.get(other).Status != tipstaff.StatusAwaitingResume || len(b.of(other, tipstaff.KindPolicyGateResolve)) != 1 {
 		t.Errorf("%v, %s: %v", err, b.get(other).Status, b.kinds(other))
 	}
 	b.expiring("foreground")

@@ -124,6 +124,9 @@ func (r *Runner) foldAt(ctx context.Context, row flow.Row) (fold *tipstaff.Fold,
 		return fold, head, nil
 	}
 	err = eachRecord(ctx, r.Store, row.ID, fold.Seq, func(s flow.Stored) error {
+		if s.Seq > row.Head { // it came later, and the row does not know who owns the run since
+			return errEnough
+		}
 		e, err := tipstaff.ParseEvent(s.Bytes)
 		if err != nil {
 			return err
@@ -132,6 +135,9 @@ func (r *Runner) foldAt(ctx context.Context, row flow.Row) (fold *tipstaff.Fold,
 		head = journal.Hash(s.Hash).String()
 		return nil
 	})
+	if err == errEnough {
+		err = nil
+	}
 	return fold, head, err
 }
 

@@ -137,13 +137,19 @@ func (r *Runner) integrity(ctx context.Context, id tipstaff.ID, opts *journal.Op
 	met := remembered.Seq == 0
 	opts.Blob = func(h journal.Hash) ([]byte, error) { return r.Store.Blob(ctx, h.String()) }
 	v := journal.NewVerifier(opts)
-	var envelopes [][]byte
+	var (
+		envelopes [][]byte
+		gates     []flow.Stored // that open and close them
+	)
 	err = eachRecord(ctx, r.Store, run, 0, func(s flow.Stored) error {
 		h := journal.Hash(s.Hash)
 		rec, err := v.Add(s.Bytes, &h)
 		met = met || s.Seq == remembered.Seq && h == remembered.Hash
 		if journal.IsEnvelope(rec.Kind) {
 			envelopes = append(envelopes, s.Bytes)
+		}
+		if kind := tipstaff.Kind(rec.Kind); kind.OpensGate() || kind.ClosesGate() {
+			gates = append(gates, s)
 		}
 		each(s.Bytes, rec, err)
 		return nil
@@ -170,29 +176,40 @@ func (r *Runner) integrity(ctx context.Context, id tipstaff.ID, opts *journal.Op
 		add(&res, f)
 	}
 	if err == nil && res.Total == 0 { // else what is stored is no measure
-		err = r.verifyDecisions(ctx, run, &res)
+		err = r.verifyDecisions(ctx, run, gates, &res)
 	}
 	return res, err
 }
 
-// verifyDecisions compares the files of decisions that are there with those that are stored.
-func (r *Runner) verifyDecisions(ctx context.Context, run string, res *journal.Result) error {
-	gates, err := r.Store.Gates(ctx, flow.GateQuery{Run: run})
-	for _, g := range gates {
-		name := filepath.Join("decisions", g.ID+".json")
-		text, missing := os.ReadFile(filepath.Join(r.runFolder(run), name))
-		if missing != nil || g.Decided == 0 {
-			continue
-		}
-		_, stored, err := r.decisionOf(ctx, run, g)
+// verifyDecisions compares the files of decisions that are there with what the records say.
+func (r *Runner) verifyDecisions(ctx context.Context, run string, gates []flow.Stored, res *journal.Result) error {
+	opened := map[string]tipstaff.Gate{}
+	for _, s := range gates {
+		e, err := parse(ctx, r.Store, s)
 		if err != nil {
 			return err
 		}
-		if !bytes.Equal(text, stored) {
-			add(res, journal.Fault{Seq: g.Decided, File: name, Code: journal.ErrProjectionMismatch, Message: "the file of a decision differs from the decision"})
+		if e.Kind.OpensGate() {
+			g, err := tipstaff.OpenedGate(e.Kind, e.Path, e.Seq, e.At, e.Body)
+			if err == nil {
+				opened[g.ID.String()] = g
+			}
+			continue
+		}
+		b, err := flow.ReadResolved(string(e.Kind), e.Body)
+		if err != nil || b.Gate == "" || !b.Decision() {
+			continue // nobody decided it
+		}
+		name := filepath.Join("decisions", b.Gate+".json")
+		text, missing := os.ReadFile(filepath.Join(r.runFolder(run), name))
+		if missing != nil {
+			continue
+		}
+		if _, stored, err := decisionIn(opened[b.Gate], &e); err != nil || !bytes.Equal(text, stored) {
+			add(res, journal.Fault{Seq: e.Seq, File: name, Code: journal.ErrProjectionMismatch, Message: "the file of a decision differs from the decision"})
 		}
 	}
-	return err
+	return nil
 }
 
 // runFolder is the folder of a run's files.

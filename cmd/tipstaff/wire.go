@@ -297,7 +297,7 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 		return errors.Join(err, store.Close())
 	}
 	if !o.ReadOnly {
-		if err := s.storeError(r.TidyWorktrees(ctx)); err != nil {
+		if err := s.storeError(errors.Join(r.DenyExpired(ctx), r.TidyWorktrees(ctx))); err != nil {
 			return errors.Join(err, store.Close())
 		}
 	}
