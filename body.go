@@ -113,6 +113,7 @@ type IntentAccept struct {
 	Revision   int    `json:"revision"`
 	Bounds     Bounds `json:"bounds"`
 	Via        string `json:"via"`
+	Client     string `json:"client,omitempty"` // what was used to decide the gate
 	Gate       string `json:"gate,omitempty"`
 	Note       string `json:"note,omitempty"`
 	DecidedBy  string `json:"decided_by,omitempty"`

@@ -34,7 +34,7 @@ func (c Control) Start(ctx context.Context, req RunStart) (StartedRun, error) {
 	)
 	switch {
 	case !req.ForkOf.IsZero():
-		started, err = c.fork(ctx, req, bounds)
+		started, err = c.fork(ctx, req, host, bounds)
 	case req.Prose != "":
 		started, err = c.Runs.Draft(ctx, DraftRequest{Prose: req.Prose, Skill: req.Skill, Agent: req.Agent, Inputs: req.Inputs, Title: req.Title,
 			Via: via, Hosting: host, Bounds: bounds})
@@ -163,12 +163,11 @@ func readBound(name string, text json.RawMessage) (bound string, limit int64, er
 }
 
 // fork makes a run from the beginning of another, and has it driven.
-func (c Control) fork(ctx context.Context, req RunStart, bounds Bounds) (Started, error) {
-	for name, is := range map[string]bool{"project_dir": req.Project != "" && req.Project != ".", "title": req.Title != "", "labels": len(req.Labels) > 0, "idempotency_key": req.Key != ""} {
-		if is {
-			return Started{}, Errorf(InvalidArgument, "%s is not for a fork, which keeps what its source has", name)
-		}
+func (c Control) fork(ctx context.Context, req RunStart, host Hosting, bounds Bounds) (Started, error) {
+	if req.Project != "" && req.Project != "." {
+		return Started{}, Errorf(InvalidArgument, "project_dir is not for a fork, which is about what its source is about")
 	}
+	host.Project = ""
 	raise := map[string]int64{}
 	for name, limit := range bounds {
 		if name == BoundWallTime {
@@ -176,13 +175,8 @@ func (c Control) fork(ctx context.Context, req RunStart, bounds Bounds) (Started
 		}
 		raise[BoundField(name)] = limit
 	}
-	run, err := c.Runs.Fork(ctx, ForkRequest{Run: req.ForkOf, Place: Place{At: req.ForkAt}, Changes: Changes{Raise: raise}})
-	if err != nil {
-		return Started{}, err
-	}
-	started, err := c.Runs.Resume(ctx, ResumeRequest{Run: run.ID, Detach: true})
-	started.Run, started.Program = run.ID, run.Program
-	return started, err
+	fork, err := c.Runs.Fork(ctx, ForkRequest{Run: req.ForkOf, Place: Place{At: req.ForkAt}, Changes: Changes{Raise: raise}, Title: req.Title, Hosting: host})
+	return Started{Run: fork.ID, Validated: Validated{Program: fork.Program}, Existed: fork.Existed, Launched: fork.Launched}, err
 }
 
 // Resume has a waiting or interrupted run go on in a process of its own, if anything would
@@ -193,13 +187,15 @@ func (c Control) Resume(ctx context.Context, req RunRequest) (ResumedRun, error)
 			return ResumedRun{}, err
 		}
 	}
-	run, err := c.Runs.Get(ctx, req.Run)
-	if err != nil && !unreadable(err) {
-		return ResumedRun{}, err
-	}
 	d, err := c.Diagnose(ctx, req)
 	if err != nil {
 		return ResumedRun{}, err
+	}
+	var run Run // of one that cannot be read nothing else is known
+	if d.Condition != DiagnosisUnreadable {
+		if run, err = c.Runs.Get(ctx, req.Run); err != nil {
+			return ResumedRun{}, err
+		}
 	}
 	got := ResumedRun{Run: req.Run, Status: run.Status, Reason: d.Reason, Recommended: d.Recommended, Next: d.Next}
 	switch {
@@ -213,7 +209,9 @@ func (c Control) Resume(ctx context.Context, req RunRequest) (ResumedRun, error)
 		got.Outcome = ResumeRunning
 	case (d.Condition == DiagnosisDecision || d.Condition == DiagnosisDelivery) && !slices.ContainsFunc(d.Next, func(n NextCall) bool { return n.Tool == ToolRunResume }):
 		got.Outcome, got.Gates = ResumeUndecided, run.OpenGates
-	case d.Condition == DiagnosisUnreadable && CodeOf(err) == FormatNewer:
+	case d.Condition == DiagnosisResumeReady && run.sleeps(c.Now()):
+		got.Outcome = ResumeUndecided
+	case d.Condition == DiagnosisUnreadable && d.Facts.Unreadable == FormatNewer:
 		got.Outcome, got.Code = ResumeBlocked, string(FormatNewer)
 	case d.Condition == DiagnosisUnreadable:
 		got.Outcome, got.Code = ResumeBlocked, "program_unreadable"

@@ -107,7 +107,8 @@ type Diagnosis struct {
 // DiagnosisFacts are what a condition was found by.
 type DiagnosisFacts struct {
 	HeadSeq     int64     `json:"head_seq,omitempty"`
-	Gates       []ID      `json:"gates,omitempty"` // that are undecided
+	Unreadable  Code      `json:"unreadable,omitempty"` // what keeps it from being read
+	Gates       []ID      `json:"gates,omitempty"`      // that are undecided
 	Owner       *Owner    `json:"owner,omitempty"`
 	Worktree    string    `json:"worktree,omitempty"`
 	Present     *bool     `json:"worktree_present,omitempty"` // nil: it cannot be told from here
@@ -177,6 +178,7 @@ func unreadRun(got Diagnosis, err error) (Diagnosis, error) {
 		return got, err
 	}
 	got.found(DiagnosisUnreadable, err.Error())
+	got.Facts.Unreadable = CodeOf(err)
 	got.call(ToolRunVerify, "find out what was changed", nil)
 	return got, nil
 }
@@ -253,11 +255,12 @@ func (d *diagnosis) judge(got *Diagnosis, run Run) error {
 		got.call(ToolRunEvidence, "see what went wrong", map[string]any{"slice": SliceErrors})
 		got.call(ToolRunVerify, "find out where it differs", nil)
 	case run.Status == StatusAwaitingResume:
-		reason := "nothing is left to decide; it waits to be driven on"
-		if wake := run.lastDrive().WakeAt; !wake.IsZero() {
-			reason = "it sleeps until " + wake.UTC().Format(time.RFC3339)
+		if run.sleeps(d.now) {
+			got.found(DiagnosisResumeReady, "it sleeps until "+run.lastDrive().WakeAt.UTC().Format(time.RFC3339)+", and can go on then")
+			got.call(ToolRunStatus, "look at it again then", nil)
+			return nil
 		}
-		got.found(DiagnosisResumeReady, reason)
+		got.found(DiagnosisResumeReady, "nothing is left to decide; it waits to be driven on")
 		return d.resume(got, run)
 	case run.Condition == Interrupted:
 		got.found(DiagnosisInterrupted, Joined(": ", "nobody drives it any more", run.lastDrive().Reason))
@@ -454,6 +457,13 @@ func (r Run) lastDrive() (last LastDrive) {
 		last = *r.LastDrive
 	}
 	return last
+}
+
+// sleeps reports whether a run has parked until a time that has not come, and nothing was
+// decided since.
+func (r Run) sleeps(now time.Time) bool {
+	last := r.lastDrive()
+	return last.Kind == KindRunParked && !last.News && now.Before(last.WakeAt)
 }
 
 // children are the runs that a run has dispatched.

@@ -84,11 +84,11 @@ type Driver interface {
 	Cancel(context.Context, CancelRequest) (Cancellation, error)
 }
 
-// Brancher makes runs of the beginnings of others. Nothing is driven.
+// Brancher makes runs of the beginnings of others. Nothing is driven in this process.
 type Brancher interface {
 	// Fork makes a new run that inherits the journal of another up to a record, beside
-	// that one.
-	Fork(context.Context, ForkRequest) (Run, error)
+	// that one. With Detach a process of its own drives it.
+	Fork(context.Context, ForkRequest) (Forked, error)
 	// Rollback makes a new run from a boundary of a pipeline run, which takes its
 	// place: it keeps the identity of the Envelope and the thread, and the old one ends.
 	Rollback(context.Context, RollbackRequest) (Run, error)
@@ -480,6 +480,15 @@ type ForkRequest struct {
 	Place
 	Thread string `json:"thread_id,omitempty"` // of a pipeline run that is forked; "": none
 	Changes
+	Title   string `json:"title,omitempty"` // "": that of its source
+	Hosting        // its Project is that of its source; Labels join those of its source
+}
+
+// Forked is a fork.
+type Forked struct {
+	Run
+	Existed  bool      `json:"existed,omitempty"`  // it was made before, by the same request
+	Launched *Launched `json:"launched,omitempty"` // the process that was started for it; nil: none
 }
 
 // RollbackRequest names the run that another takes the place of.
@@ -505,7 +514,7 @@ type Place struct {
 	Stage      string `json:"stage,omitempty"` // the newest boundary that was made at this stage
 }
 
-// Changes are what a new run of a pipeline has instead.
+// Changes are what a new run has instead. Outputs and Metadata are those of pipelines.
 type Changes struct {
 	Outputs  map[string]json.RawMessage `json:"outputs,omitempty"`
 	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`

@@ -186,7 +186,8 @@ type Branching struct {
 // Branch makes it. Nothing is driven.
 func (c Control) Branch(ctx context.Context, req Branching) (Run, error) {
 	if !req.Rollback {
-		return c.Runs.Fork(ctx, ForkRequest{Run: req.Run, Place: req.Place, Thread: req.Thread, Changes: req.Edits})
+		fork, err := c.Runs.Fork(ctx, ForkRequest{Run: req.Run, Place: req.Place, Thread: req.Thread, Changes: req.Edits})
+		return fork.Run, err
 	}
 	if req.Thread != "" {
 		return Run{}, Errorf(InvalidArgument, "thread_id: a rollback stays in its thread")

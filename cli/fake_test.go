@@ -294,8 +294,9 @@ func (s *fakeService) Cancel(_ context.Context, r tipstaff.CancelRequest) (tipst
 	return tipstaff.Cancellation{Run: run}, err
 }
 
-func (s *fakeService) Fork(_ context.Context, r tipstaff.ForkRequest) (tipstaff.Run, error) {
-	return s.fork(r)
+func (s *fakeService) Fork(_ context.Context, r tipstaff.ForkRequest) (tipstaff.Forked, error) {
+	run, err := s.fork(r)
+	return tipstaff.Forked{Run: run}, err
 }
 
 func (s *fakeService) Artifact(_ context.Context, _ tipstaff.ID, digest string) ([]byte, error) {

@@ -88,7 +88,9 @@ func (o *forkOptions) run(ctx context.Context, ref string) error {
 	if o.rollback {
 		run, err = svc.Rollback(ctx, tipstaff.RollbackRequest{Run: id, Place: req.Place, Changes: req.Changes})
 	} else {
-		run, err = svc.Fork(ctx, req)
+		var fork tipstaff.Forked
+		fork, err = svc.Fork(ctx, req)
+		run = fork.Run
 	}
 	if err != nil {
 		return err

@@ -201,6 +201,7 @@ type GateResolved struct {
 	SubjectDigest string          `json:"subject_digest"`
 	FailReason    string          `json:"fail_reason,omitempty"`
 	Via           string          `json:"via"`
+	Client        string          `json:"client,omitempty"` // what was used to decide
 	OnBehalfOf    string          `json:"on_behalf_of,omitempty"`
 }
 
@@ -257,6 +258,7 @@ type IntentAnswer struct {
 	Gate       string          `json:"gate"`
 	Answers    json.RawMessage `json:"answers"`
 	Via        string          `json:"via"`
+	Client     string          `json:"client,omitempty"`
 	Note       string          `json:"note,omitempty"`
 	DecidedBy  string          `json:"decided_by,omitempty"`
 	OnBehalfOf string          `json:"on_behalf_of,omitempty"`

@@ -55,7 +55,9 @@ func (s *Server) RollbackToCheckpoint(ctx context.Context, req *pb.RollbackReque
 	}
 	var made tipstaff.Run
 	if req.Fork {
-		made, err = s.svc.Fork(ctx, tipstaff.ForkRequest{Run: run.ID, Place: at, Thread: req.GetNewThreadId(), Changes: changes})
+		var fork tipstaff.Forked
+		fork, err = s.svc.Fork(ctx, tipstaff.ForkRequest{Run: run.ID, Place: at, Thread: req.GetNewThreadId(), Changes: changes})
+		made = fork.Run
 	} else {
 		made, err = s.svc.Rollback(ctx, tipstaff.RollbackRequest{Run: run.ID, Place: at, Changes: changes})
 	}

@@ -280,8 +280,8 @@ func (c *Client) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipsta
 	return call[tipstaff.Cancellation](ctx, c, c.rpc.Cancel, req)
 }
 
-func (c *Client) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.Run, error) {
-	return call[tipstaff.Run](ctx, c, c.rpc.Fork, req)
+func (c *Client) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.Forked, error) {
+	return call[tipstaff.Forked](ctx, c, c.rpc.Fork, req)
 }
 
 func (c *Client) Rollback(ctx context.Context, req tipstaff.RollbackRequest) (tipstaff.Run, error) {

@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/journal"
 )
 
 const (
@@ -484,104 +482,4 @@ func (r *Runner) sweepWorkers(ctx context.Context, rows []flow.Row) error {
 	}
 	_, err := r.SweepPrograms(ctx, left)
 	return err
-}
-
-// Fork makes a new run that inherits the journal of another up to a record.
-func (r *Runner) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.Run, error) {
-	row, err := r.openToBranch(ctx, req.Run, req.Checkpoint, true, &req.Changes)
-	if err != nil {
-		return tipstaff.Run{}, err
-	}
-	if row.Kind == kindPipeline || req.Checkpoint != "" || req.Stage != "" || req.Thread != "" || len(req.Outputs)+len(req.Metadata)+len(req.Raise) > 0 {
-		return r.goBack(ctx, branch{ForkRequest: req}, row)
-	}
-	at := req.At
-	if at == 0 {
-		if at, err = r.forkPoint(ctx, row); err != nil {
-			return tipstaff.Run{}, explain(err, req.Run)
-		}
-	}
-	if at < 1 || at > row.Head {
-		return tipstaff.Run{}, tipstaff.Errorf(tipstaff.CursorBeyondHead, "run %s has records 1 to %d: it cannot be forked at %d", row.ID, row.Head, at)
-	}
-	body, doc, forked, err := r.forkAt(ctx, row.ID, at, at)
-	if err != nil {
-		return tipstaff.Run{}, explain(err, req.Run)
-	}
-	made := tipstaff.NewID(r.Now())
-	if err := r.store(ctx, made, body, doc, append(r.accepted(ctx, body, doc, "command"), forked)); err != nil {
-		return tipstaff.Run{}, explain(err, req.Run)
-	}
-	return r.get(ctx, made)
-}
-
-// forkAt is the draft of a run that inherits the journal of another up to record at, and
-// has used all that the other has up to record head; its program, and the record that says
-// so.
-func (r *Runner) forkAt(ctx context.Context, run string, at, head int64) (body draftBody, doc document, forked flow.Draft, err error) {
-	p, err := programAt(ctx, r.Store, run, at)
-	if err != nil {
-		return body, nil, forked, err
-	}
-	last, err := r.Store.Records(ctx, run, at-1, 1)
-	if err != nil {
-		return body, nil, forked, err
-	}
-	h, err := segmentOf(ctx, r.Store, run, head)
-	if err != nil {
-		return body, nil, forked, err
-	}
-	c := p.shared()
-	used, limit := flow.Totals(h, c.limits)
-	body = c.draft
-	body.Bounds = tipstaff.Bounds(limit) // with what decisions have added to them
-	body.revision, body.Asks = c.segment.Revision.Number, c.asks()
-	body.ForkOf = &tipstaff.ForkPoint{Run: run, Seq: at, Hash: journal.Hash(last[0].Hash)}
-	body.Parent = &tipstaff.RunParent{Run: run, Relation: relationFork}
-	if doc, err = p.branch(ctx, r, &body); err != nil {
-		return body, nil, forked, err
-	}
-	wall := flow.Wall(h).Milliseconds()
-	forked = flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(tipstaff.RunForked{FromRun: run, Seq: at, Counters: used, WallMs: &wall, By: actor(ctx)})}
-	return body, doc, forked, nil
-}
-
-// forkPoint is the last record before the effect that made a run fail; of one
-// that did not fail, its head.
-func (r *Runner) forkPoint(ctx context.Context, row flow.Row) (int64, error) {
-	if tipstaff.State(row.State) != tipstaff.Failed {
-		return row.Head, nil
-	}
-	began, failed := map[string]int64{}, int64(0)
-	var wrong []tipstaff.Failure // of calls
-	err := eachEvent(ctx, r.Store, row.ID, 0, func(e *tipstaff.Event) error {
-		switch e.Kind {
-		case tipstaff.KindEffectIntended, tipstaff.KindEffectFinished, tipstaff.KindPolicyGate:
-			if began[e.Path] == 0 {
-				began[e.Path] = e.Seq
-			}
-			if b := tipstaff.BodyOf[tipstaff.Effect](e); e.Kind == tipstaff.KindEffectFinished && b.Error != nil {
-				wrong = append(wrong, tipstaff.Failure{Code: b.Error.Code, Path: e.Path})
-			}
-		case tipstaff.KindPlanStep:
-			switch b := tipstaff.BodyOf[tipstaff.PlanStep](e); b.Status {
-			case tipstaff.StepStarted, tipstaff.StepCompleted, tipstaff.StepCancelled:
-			default:
-				at := began[e.Path]
-				if at == 0 && b.Error != nil { // an agent's calls are below its step
-					for _, w := range wrong {
-						if w.Code == b.Error.Code && strings.HasPrefix(w.Path, e.Path+"/") {
-							at = began[w.Path]
-						}
-					}
-				}
-				failed = cmp.Or(at, failed)
-			}
-		}
-		return nil
-	})
-	if failed > 0 {
-		return failed - 1, err
-	}
-	return row.Head, err
 }

@@ -23,6 +23,7 @@ const (
 	maxFeedback  = 16 << 10
 	maxNote      = 4 << 10
 	maxDecidedBy = 200
+	maxClient    = 200 // characters; the rest is left out
 )
 
 // Decide closes a gate, in one transaction. It starts nothing.
@@ -226,11 +227,11 @@ func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, re
 		if err := answers(g, req.Answer); err != nil {
 			return nil, err
 		}
-		body := tipstaff.IntentAnswer{Gate: g.ID.String(), Answers: req.Answer, Via: req.Via, Note: req.Note, DecidedBy: req.DecidedBy, OnBehalfOf: principal(ctx)}
+		body := tipstaff.IntentAnswer{Gate: g.ID.String(), Answers: req.Answer, Via: req.Via, Client: client(ctx), Note: req.Note, DecidedBy: req.DecidedBy, OnBehalfOf: principal(ctx)}
 		return []flow.Draft{{Kind: string(tipstaff.KindIntentAnswer), Path: g.Key, From: signer(ctx), Body: flow.JSON(body)}}, nil
 	}
 	b := tipstaff.GateResolved{Gate: row.ID, Action: req.Action, Answer: req.Answer, Feedback: req.Feedback, Note: req.Note, DecidedBy: req.DecidedBy,
-		SubjectDigest: g.Digest, Via: req.Via, OnBehalfOf: principal(ctx)}
+		SubjectDigest: g.Digest, Via: req.Via, Client: client(ctx), OnBehalfOf: principal(ctx)}
 	return []flow.Draft{{Kind: string(tipstaff.KindPolicyGateResolve), Path: row.Key, From: signer(ctx), Body: flow.JSON(b)}}, nil
 }
 
@@ -451,7 +452,7 @@ func decisionIn(g tipstaff.Gate, e *tipstaff.Event) (none tipstaff.Decision, raw
 	}
 	d := tipstaff.Decision{Action: b.Action, Answer: b.Answer, DecidedAt: e.At, Feedback: b.Feedback, GateID: g.ID, Kind: g.Kind, Note: b.Note,
 		Path: g.Path, RunID: e.Run, Schema: 1, SubjectDigest: cmp.Or(b.SubjectDigest, g.Digest),
-		Actor: tipstaff.Actor{Principal: cmp.Or(b.OnBehalfOf, "local:cli"), Via: b.Via, DecidedBy: b.DecidedBy}}
+		Actor: tipstaff.Actor{Principal: cmp.Or(b.OnBehalfOf, "local:cli"), Via: b.Via, Client: b.Client, DecidedBy: b.DecidedBy}}
 	if d.Answer == nil {
 		d.Answer = json.RawMessage("null")
 	}

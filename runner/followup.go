@@ -76,7 +76,7 @@ func (r *Runner) followUpOf(ctx context.Context, made tipstaff.ID, row flow.Row,
 	if err != nil {
 		return body, nil, forked, err
 	}
-	body, doc, forked, err = r.forkAt(ctx, row.ID, at, row.Head)
+	body, doc, forked, err = r.forkAt(ctx, row.ID, at, row.Head, nil)
 	if err == nil {
 		body.Parent.Relation, body.User, body.Followup = relationFollowup, row.User, told
 	}

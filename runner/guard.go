@@ -65,6 +65,12 @@ func mayDraft(ctx context.Context, req tipstaff.DraftRequest) error {
 	return may(ctx, basic(tipstaff.ScopeRun), answering(req.Presence), dispatching(req.AllowSubDispatch))
 }
 
+// mayValidate: whoever may look at runs may also ask what a request would come to, which
+// makes none.
+func mayValidate(ctx context.Context, h tipstaff.Hosting) error {
+	return cmp.Or(checkHosting(h), may(ctx, basic(tipstaff.ScopeRead)))
+}
+
 // brings reports whether a request has a document of the caller's.
 func brings(noFiles bool, document []byte) bool { return noFiles && len(document) > 0 }
 

@@ -53,6 +53,7 @@ func (j *judge) all(each func(tipstaff.Event)) string {
 		j.fault("engine_rule", f.Seq, f.Path, "%s", f.Message)
 	}
 	j.wentBack()
+	j.forkedPlan()
 	j.followedUp()
 	outcome, more := "", true
 	for i := 0; i < len(parts) && more; i++ { // segment by segment

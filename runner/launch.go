@@ -428,6 +428,19 @@ func requestDigest(kind string, req any) string {
 
 // host makes a run and has it driven: in this process, or in one of its own.
 func (r *Runner) host(ctx context.Context, run tipstaff.ID, body draftBody, doc document, more []flow.Draft, v tipstaff.Validated, who person, detach bool) (tipstaff.Started, error) {
+	started, err := r.create(ctx, run, body, doc, more, who, detach)
+	if err != nil || started.Existed {
+		return started, explain(err, run)
+	}
+	if !detach {
+		return r.beginNew(ctx, run, v, who)
+	}
+	started.Validated = v
+	return started, nil
+}
+
+// create makes a run and, with detach, starts a process of its own for it.
+func (r *Runner) create(ctx context.Context, run tipstaff.ID, body draftBody, doc document, more []flow.Draft, who person, detach bool) (tipstaff.Started, error) {
 	var launch *flow.Launch
 	if detach {
 		draft, err := r.newLaunch(run.String(), who, inCheckout(body.IntentDraft))
@@ -446,12 +459,12 @@ func (r *Runner) host(ctx context.Context, run tipstaff.ID, body draftBody, doc 
 		return r.keptRun(ctx, row, body.keyDigest)
 	}
 	if err != nil {
-		return tipstaff.Started{}, explain(err, run)
+		return tipstaff.Started{}, err
 	}
+	started := tipstaff.Started{Run: run}
 	if !detach {
-		return r.beginNew(ctx, run, v, who)
+		return started, nil
 	}
-	started := tipstaff.Started{Run: run, Validated: v}
 	started.Launched, err = r.spawn(ctx, run.String(), launch)
 	if tipstaff.CodeOf(err) == tipstaff.SpawnFailed {
 		r.failSpawn(ctx, run.String(), launch, err)

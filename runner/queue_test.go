@@ -145,6 +145,9 @@ func TestEveryProcessSeesTheQueue(t *testing.T) {
 			}
 		}
 	}
+	if n, err := other.TakeUp(cli(), "daemon"); n != 0 || err != nil {
+		t.Errorf("another daemon has taken up %d runs that wait for this one: %v", n, err)
+	}
 	lives = false
 	gone := runner.New(other.Config)
 	if got, err := gone.Get(cli(), runs[3]); err != nil || got.Status != tipstaff.StatusAwaitingResume || got.Queued != nil {

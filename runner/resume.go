@@ -143,8 +143,15 @@ func (r *Runner) TakeUp(ctx context.Context, kind string) (int, error) {
 	if err != nil {
 		return 0, explain(err, tipstaff.ID{})
 	}
+	waiting, err := r.lookAtQueue(ctx)
+	if err != nil {
+		return 0, explain(err, tipstaff.ID{})
+	}
 	taken := 0
 	for _, row := range slices.Backward(rows) {
+		if waiting[row.ID] > 0 {
+			continue // in the queue of another that lives
+		}
 		left, err := r.leftBy(ctx, row, kind)
 		if err != nil {
 			return taken, explain(err, idOf(row.ID))

@@ -172,7 +172,7 @@ func (r *Runner) accept(ctx context.Context, g tipstaff.Gate, req tipstaff.Decid
 		return nil, fmt.Errorf("gate %s: %w", g.Key, err)
 	}
 	body := tipstaff.IntentAccept{Terms: tipstaff.Terms{IntentHash: shown.IntentHash, ProgramDigest: shown.ProgramDigest}, Revision: 1, Bounds: shown.Bounds,
-		Via: req.Via, Gate: g.ID.String(), Note: req.Note, DecidedBy: req.DecidedBy, OnBehalfOf: principal(ctx)}
+		Via: req.Via, Client: client(ctx), Gate: g.ID.String(), Note: req.Note, DecidedBy: req.DecidedBy, OnBehalfOf: principal(ctx)}
 	return []flow.Draft{{Kind: string(tipstaff.KindIntentAccept), Path: g.Key, From: signer(ctx), Body: flow.JSON(body)}}, nil
 }
 

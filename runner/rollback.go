@@ -98,7 +98,11 @@ func (r *Runner) Rollback(ctx context.Context, req tipstaff.RollbackRequest) (ti
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
-	return r.goBack(ctx, branch{ForkRequest: tipstaff.ForkRequest{Run: req.Run, Place: req.Place, Changes: req.Changes}, rollback: true}, row)
+	made, err := r.goBack(ctx, branch{ForkRequest: tipstaff.ForkRequest{Run: req.Run, Place: req.Place, Changes: req.Changes}, rollback: true}, row)
+	if err != nil {
+		return tipstaff.Run{}, explain(err, req.Run)
+	}
+	return r.get(ctx, made.Run)
 }
 
 // checkpointed refuses a run that has no checkpoints.
@@ -110,9 +114,9 @@ func checkpointed(row flow.Row) error {
 }
 
 // goBack makes a new run at a boundary of a pipeline run.
-func (r *Runner) goBack(ctx context.Context, req branch, row flow.Row) (tipstaff.Run, error) {
+func (r *Runner) goBack(ctx context.Context, req branch, row flow.Row) (made tipstaff.Started, err error) {
 	if err := checkpointed(row); err != nil {
-		return tipstaff.Run{}, err
+		return made, err
 	}
 	req.by = actor(ctx)
 	if given := (edits{req.Outputs, req.Metadata}); len(given.Outputs)+len(given.Metadata) > 0 {
@@ -125,30 +129,30 @@ func (r *Runner) goBack(ctx context.Context, req branch, row flow.Row) (tipstaff
 				continue
 			}
 		}
-		if err != nil {
-			return tipstaff.Run{}, explain(err, req.Run)
-		}
-		return r.get(ctx, made)
+		return made, err
 	}
 }
 
 // forkAtBoundary makes the new run. errMoved: the old one has gone on meanwhile.
-func (r *Runner) forkAtBoundary(ctx context.Context, req branch, row flow.Row) (made tipstaff.ID, err error) {
+func (r *Runner) forkAtBoundary(ctx context.Context, req branch, row flow.Row) (none tipstaff.Started, err error) {
 	if err := r.mayLeave(ctx, req, row); err != nil {
-		return made, err
+		return none, err
 	}
 	b, err := r.boundaryAsked(ctx, req.Run, req.Place)
 	if err != nil {
-		return made, err
+		return none, err
 	}
 	head, err := leftAt(ctx, r.Store, row.ID, row.Head)
 	if err != nil {
-		return made, err
+		return none, err
 	}
-	made = tipstaff.NewID(r.Now())
+	made := tipstaff.NewID(r.Now())
 	body, text, forked, err := head.branch(ctx, r.Store, made.String(), req, b)
 	if err != nil {
-		return made, err
+		return none, err
+	}
+	if !req.rollback {
+		body.forked(req.ForkRequest)
 	}
 	draft := flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(forked)}
 	if req.rollback {
@@ -156,11 +160,11 @@ func (r *Runner) forkAtBoundary(ctx context.Context, req branch, row flow.Row) (
 		body.after, body.request = row.ID, row.Request
 		if !tipstaff.State(row.State).Terminal() {
 			if draft.Beside, err = r.giveUp(ctx, head, made); err != nil {
-				return made, err
+				return none, err
 			}
 		}
 	}
-	return made, r.store(ctx, made, body, text, append(r.accepted(ctx, body, text, "command"), draft))
+	return r.create(ctx, made, body, text, append(r.accepted(ctx, body, text, "command"), draft), person{}, req.Detach)
 }
 
 // mayLeave refuses to go back in a run that somebody drives and, of a rollback, in
@@ -300,7 +304,7 @@ func (l *left) branch(ctx context.Context, src source, made string, req branch, 
 		ceiling = tipstaff.EffectiveBounds(nil, limitsOf(base.pipe.Pipeline), nil)
 		maps.Copy(ceiling, base.gate.Manifest.Ceiling())
 	}
-	if err := raise(&body, ceiling, req.Raise); err != nil {
+	if err := raise(body.Bounds, ceiling, req.Raise, true); err != nil {
 		return body, nil, forked, err
 	}
 	body.Rollback = &rollbackBody{Head: l.head, Rollback: pipeline.Rollback{RunID: made, EnvelopeID: status.Envelope, ThreadID: status.Thread,
@@ -333,12 +337,12 @@ var raisable = map[string]struct {
 // mostRaised is how far a bound can be raised at all, as far as a document could.
 const mostRaised = 1_000_000
 
-// raise sets bounds anew, within ceiling.
-func raise(body *draftBody, ceiling tipstaff.Bounds, to map[string]int64) error {
+// raise sets bounds anew, within ceiling; higher: none of them to less than it is.
+func raise(bounds, ceiling tipstaff.Bounds, to map[string]int64, higher bool) error {
 	for _, name := range slices.Sorted(maps.Keys(to)) {
 		known, ok := raisable[name]
-		if !ok {
-			return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not a bound of a pipeline", name).
+		if _, has := bounds[known.bound]; !ok || !higher && !has { // of pipelines it may stand in the document alone
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not a bound of this run", name).
 				WithHint("bounds are %v", slices.Sorted(maps.Keys(raisable)))
 		}
 		n := to[name]
@@ -348,11 +352,11 @@ func raise(body *draftBody, ceiling tipstaff.Bounds, to map[string]int64) error 
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be %d: it is a number from 1 to %d", name, n, int64(mostRaised))
 		case limited && n*known.unit > most:
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be raised to %d: %s is the most", name, n, tipstaff.FormatBound(known.bound, most)).
-				WithHint("the manifest may permit more than the pipeline says: bounds.%s in tipstaff.yaml, when the run is made", known.bound)
-		case n*known.unit < body.Bounds[known.bound]:
-			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s is %s already: a rollback can only raise it", name, tipstaff.FormatBound(known.bound, body.Bounds[known.bound]))
+				WithHint("the manifest may permit more than the program says: bounds.%s in tipstaff.yaml, when the run is made", known.bound)
+		case higher && n*known.unit < bounds[known.bound]:
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s is %s already: a pipeline that goes back can only raise it", name, tipstaff.FormatBound(known.bound, bounds[known.bound]))
 		}
-		body.Bounds[known.bound] = n * known.unit
+		bounds[known.bound] = n * known.unit
 	}
 	return nil
 }

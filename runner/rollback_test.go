@@ -52,7 +52,8 @@ func (f forking) do(ctx context.Context, svc tipstaff.Brancher) (tipstaff.Run, e
 	if f.Rollback {
 		return svc.Rollback(ctx, tipstaff.RollbackRequest{Run: f.Run, Place: at, Changes: changes})
 	}
-	return svc.Fork(ctx, tipstaff.ForkRequest{Run: f.Run, Place: at, Thread: f.Thread, Changes: changes})
+	fork, err := svc.Fork(ctx, tipstaff.ForkRequest{Run: f.Run, Place: at, Thread: f.Thread, Changes: changes})
+	return fork.Run, err
 }
 
 // Fork forks a run, or rolls it back.

@@ -143,6 +143,12 @@ func principal(ctx context.Context) string {
 	return c.Principal
 }
 
+// client is what a caller uses, as records name it.
+func client(ctx context.Context) string {
+	name := []rune(tipstaff.Printable(tipstaff.CallerFrom(ctx).Client))
+	return string(name[:min(len(name), maxClient)])
+}
+
 // signer is who signs a user's act: the user's own key on the command line,
 // elsewhere the executor on their behalf.
 func signer(ctx context.Context) string {

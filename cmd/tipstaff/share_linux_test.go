@@ -126,20 +126,32 @@ func TestGateExpiresUnderTwoDaemons(t *testing.T) {
 	one, two := w.serves(), w.serves()
 	stdio, err := w.plane(func(*cmdtest.Process) {})
 	w.Check(err)
+	// One key makes one run, whoever is asked.
+	quick := map[string]any{"program": strings.Replace(hang, "5m", "1ms", 1), "idempotency_key": "once"}
+	codes, answers := together(w, 4, map[string]surface{"one": one, "two": two}, "run_start", quick)
+	made := map[string]bool{}
+	for _, a := range answers {
+		var got struct{ Run string }
+		w.Check(json.Unmarshal([]byte(a), &got))
+		made[got.Run] = true
+	}
+	if len(made) != 1 || codes[""] != 8 || len(w.runs()) != 1 {
+		t.Errorf("one key has made %v: %v", made, codes)
+	}
 	answer, code, err := one.call("run_start", map[string]any{"program": expiring})
 	if err != nil || code != "" {
 		t.Fatalf("%s, %v", code, err)
 	}
-	var made struct{ Run string }
-	w.Check(json.Unmarshal(answer, &made))
+	var first struct{ Run string }
+	w.Check(json.Unmarshal(answer, &first))
 	detached := runID(t, w.with(nil, 0, "run", w.file("expiring.yaml", expiring), "--detach", "--json"))
 	began := time.Now()
-	w.Until("the end", func() bool { s := w.show(made.Run); return s.State != "executing" })
+	w.Until("the end", func() bool { s := w.show(first.Run); return s.State != "executing" })
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
 	kinds := []string{}
-	for _, r := range w.journal(made.Run) {
+	for _, r := range w.journal(first.Run) {
 		kinds = append(kinds, r.Kind)
 	}
 	for kind, times := range map[string]int{"policy.gate": 1, "policy.gate.resolve": 1, "run.started": 1, "run.resumed": 1} {
@@ -149,7 +161,7 @@ func TestGateExpiresUnderTwoDaemons(t *testing.T) {
 	}
 	// What a process of its own has parked waits for somebody to resume it.
 	w.Until("the other gate to be denied", func() bool { return w.show(detached).Status == "awaiting_resume" })
-	for _, run := range []string{made.Run, detached} {
+	for _, run := range []string{first.Run, detached} {
 		var gate string
 		store := w.openReadOnly()
 		w.Check(store.QueryRow(`SELECT gates.id FROM gates JOIN runs ON runs.n = gates.run WHERE runs.id = ?`, run).Scan(&gate))
