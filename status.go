@@ -24,6 +24,12 @@ const (
 // OriginSupervisor is the origin of runs that are driven by a process of their own.
 const OriginSupervisor = "supervisor"
 
+// Statuses are all words of [Run.Status].
+func Statuses() []string {
+	return []string{StatusRunning, StatusQueued, StatusAwaitingDecision, StatusAwaitingHandoff, StatusAwaitingDelivery, StatusAwaitingResume, StatusInterrupted,
+		string(Drafting), string(Completed), string(Failed), string(Cancelled)}
+}
+
 // Facts are what a store and a supervisor know of a run beyond its records.
 type Facts struct {
 	ID    ID

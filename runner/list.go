@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -22,11 +23,13 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 	if err != nil {
 		return page, err
 	}
+	for _, status := range req.Status {
+		if known := tipstaff.Statuses(); !slices.Contains(known, status) {
+			return page, tipstaff.Errorf(tipstaff.InvalidArgument, "there is no status %s: choose from %s", tipstaff.Quote(status, 100), strings.Join(known, ", "))
+		}
+	}
 	q := flow.Query{Prefix: req.Prefix, User: visibleTo(ctx), Envelope: req.Envelope, Thread: req.Thread, Request: req.Request,
 		Session: req.Session, Heads: req.Heads}
-	if q.Project, err = r.projectOf(req.Project); err != nil {
-		return page, err
-	}
 	if req.Own || req.Thread != "" || req.Request != "" { // whose keys are a user's own
 		q.User = userOf(ctx)
 	}
