@@ -18,13 +18,21 @@ type oneRun struct {
 	resumed []tipstaff.ResumeRequest
 	started []tipstaff.StartRequest
 	forked  []tipstaff.ForkRequest
-	err     error // of Resume
+	err     error        // of Resume
+	next    tipstaff.Run // another
+	unread  error        // of Get
+	lost    error        // of Artifact
 }
 
-func (s *oneRun) Get(context.Context, tipstaff.ID) (tipstaff.Run, error) { return s.run, nil }
+func (s *oneRun) Get(_ context.Context, id tipstaff.ID) (tipstaff.Run, error) {
+	if id == s.next.ID {
+		return s.next, nil
+	}
+	return s.run, s.unread
+}
 
 func (s *oneRun) Artifact(context.Context, tipstaff.ID, string) ([]byte, error) {
-	return []byte("{}"), nil
+	return []byte("{}"), s.lost
 }
 
 func (s *oneRun) Events(context.Context, tipstaff.EventsRequest) iter.Seq2[tipstaff.Event, error] {
@@ -41,21 +49,49 @@ func (s *oneRun) Start(_ context.Context, r tipstaff.StartRequest) (tipstaff.Sta
 	return tipstaff.Started{Run: s.run.ID}, nil
 }
 
-func (s *oneRun) Fork(_ context.Context, r tipstaff.ForkRequest) (tipstaff.Run, error) {
+func (s *oneRun) Fork(_ context.Context, r tipstaff.ForkRequest) (tipstaff.Forked, error) {
 	s.forked = append(s.forked, r)
-	return s.run, nil
+	return tipstaff.Forked{Run: s.run, Launched: &tipstaff.Launched{Pid: 4711}}, nil
 }
 
 // Only a run of which something would come is resumed; the guard comes before all else.
 func TestControlResumes(t *testing.T) {
-	id := tipstaff.NewID(time.UnixMilli(1))
+	id, child := tipstaff.NewID(time.UnixMilli(1)), tipstaff.NewID(time.UnixMilli(2))
+	now := time.Date(2026, 11, 15, 10, 0, 0, 0, time.UTC)
+	parked := func(news bool, wake time.Time) tipstaff.Run {
+		return tipstaff.Run{State: tipstaff.Executing, Condition: tipstaff.Waiting, Status: tipstaff.StatusAwaitingResume,
+			LastDrive: &tipstaff.LastDrive{Kind: tipstaff.KindRunParked, WakeAt: wake, News: news}}
+	}
+	interrupted := func(why string) tipstaff.Run {
+		return tipstaff.Run{State: tipstaff.Executing, Condition: tipstaff.Interrupted, Status: tipstaff.StatusInterrupted, Program: tipstaff.Program{Digest: "sha256:p"},
+			LastDrive: &tipstaff.LastDrive{Kind: tipstaff.KindRunInterrupted, Reason: why}}
+	}
+	followed := tipstaff.Run{State: tipstaff.Completed, Status: "completed", Delivery: &tipstaff.RunDelivery{Followup: child}}
+	homeless := interrupted("owner_died")
+	homeless.Delivery = &tipstaff.RunDelivery{Worktree: &tipstaff.WorktreeState{Path: "/gone"}}
+	asks := parked(false, time.Time{})
+	asks.Status, asks.OpenGates = tipstaff.StatusAwaitingDecision, []tipstaff.Gate{{ID: child, Kind: tipstaff.Question, Actions: []string{"approve"}}}
 	ctx := tipstaff.WithCaller(t.Context(), tipstaff.Caller{Surface: "stdio", User: "local"})
 	for name, c := range map[string]struct {
 		run     tipstaff.Run
 		err     error
 		outcome string
 		asks    bool // the Service
+		unread  error
+		lost    error
+		code    string
+		reason  string // a part of it
 	}{
+		"followed up":           {run: followed, outcome: tipstaff.ResumeSuperseded},
+		"nothing decided":       {run: asks, outcome: tipstaff.ResumeUndecided},
+		"asleep":                {run: parked(false, now.Add(time.Hour)), outcome: tipstaff.ResumeUndecided, reason: "until 2026-11-15T11:00:00Z"},
+		"slept":                 {run: parked(false, now), outcome: tipstaff.ResumeLaunched, asks: true},
+		"asleep, and decided":   {run: parked(true, now.Add(time.Hour)), outcome: tipstaff.ResumeLaunched, asks: true},
+		"its worktree is gone":  {run: homeless, outcome: tipstaff.ResumeBlocked, code: "worktree_missing"},
+		"a newer format":        {unread: tipstaff.Errorf(tipstaff.FormatNewer, "record 9 is of a newer format"), outcome: tipstaff.ResumeBlocked, code: "format_newer"},
+		"its program is gone":   {run: interrupted("owner_died"), lost: tipstaff.Errorf(tipstaff.ArtifactNotFound, "there is no sha256:p"), outcome: tipstaff.ResumeBlocked, code: "program_unreadable"},
+		"its program has moved": {run: interrupted("replay_mismatch"), outcome: tipstaff.ResumeBlocked, code: "replay_mismatch"},
+
 		"ended":       {run: tipstaff.Run{State: tipstaff.Completed, Status: "completed"}, outcome: tipstaff.ResumeTerminal},
 		"a draft":     {run: tipstaff.Run{State: tipstaff.Drafting, Status: "drafting"}, outcome: tipstaff.ResumeDraft},
 		"driven":      {run: tipstaff.Run{State: tipstaff.Executing, Condition: tipstaff.Running, Status: tipstaff.StatusRunning}, outcome: tipstaff.ResumeRunning},
@@ -66,12 +102,17 @@ func TestControlResumes(t *testing.T) {
 			err: tipstaff.Errorf(tipstaff.Busy, "it is driven"), outcome: tipstaff.ResumeRunning, asks: true},
 	} {
 		c.run.ID, c.run.Control = id, tipstaff.Controllable
-		s := &oneRun{run: c.run, err: c.err}
-		control := tipstaff.Control{Runs: s, Now: time.Now}
+		s := &oneRun{run: c.run, err: c.err, unread: c.unread, lost: c.lost, next: tipstaff.Run{ID: child, State: tipstaff.Executing, Condition: tipstaff.Waiting,
+			Status: tipstaff.StatusAwaitingResume, Control: tipstaff.Controllable}}
+		control := tipstaff.Control{Runs: s, Now: func() time.Time { return now }, Present: func(string) bool { return false }}
 		got, err := control.Resume(ctx, tipstaff.RunRequest{Run: id})
 		launched := c.outcome == tipstaff.ResumeLaunched
 		if err != nil || got.Outcome != c.outcome || (got.Launched != nil) != launched || (len(s.resumed) > 0) != c.asks || len(got.Next) == 0 || got.Reason == "" {
 			t.Errorf("%s: %+v, %v, asked %d times", name, got, err, len(s.resumed))
+		}
+		if got.Code != c.code || !strings.Contains(got.Reason, c.reason) || (got.Outcome == tipstaff.ResumeSuperseded) != (got.Recommended == child) ||
+			(got.Outcome == tipstaff.ResumeUndecided && c.reason == "") != (len(got.Gates) > 0) {
+			t.Errorf("%s: %+v", name, got)
 		}
 		if c.asks && !s.resumed[0].Detach {
 			t.Errorf("%s: it is driven in this process", name)

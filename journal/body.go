@@ -39,8 +39,8 @@ var envelopes = map[string]shape{
 		hold? pipeline?{ envelope_id:text request_id:text thread_id:text version } rollback? by?:text rules? asks?:text files? followup?`)},
 	"intent.compiled": {Executor, parseShape(`intent? intent_hash? program_digest?:digest model? attempts`)},
 	"intent.clarify":  {Executor, parseShape(`gate round questions[]{ id prompt type options default? required }`)},
-	"intent.answer":   {User, parseShape(`gate answers via note? decided_by? on_behalf_of?:text`)},
-	"intent.accept":   {User, parseShape(`intent_hash program_digest:digest revision bounds via gate? note? decided_by? on_behalf_of?:text`)},
+	"intent.answer":   {User, parseShape(`gate answers via client? note? decided_by? on_behalf_of?:text`)},
+	"intent.accept":   {User, parseShape(`intent_hash program_digest:digest revision bounds via client? gate? note? decided_by? on_behalf_of?:text`)},
 	"plan.proposed":   {Executor, parseShape(`intent_hash program_digest:digest revision accepted_by`)},
 	"intent.correct":  {Executor, parseShape(`target reason material reasons intent_hash program_digest:digest revision on_behalf_of:text`)},
 	"intent.dispatch": {Executor, parseShape(`child skill skill_digest:digest bounds`)},
@@ -49,7 +49,7 @@ var envelopes = map[string]shape{
 	"intent.cancel":   {User, parseShape(`reason via gate? cited evidence on_behalf_of?:text terminal_reason? termination_reason?`)},
 	"policy.gate":     {Executor, parseShape(`gate gate_kind question subject actions deny digest expires_at?`)},
 	"policy.gate.resolve": {User, parseShape(`gate action answer? feedback? note? decided_by? subject_digest fail_reason? via
-		on_behalf_of?:text`)},
+		client? on_behalf_of?:text`)},
 }
 
 // fieldTypes are the values that a verifier itself relies on.

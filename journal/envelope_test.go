@@ -29,8 +29,8 @@ func bodyOf(t testing.TB, kind string) map[string]any {
 			"pipeline": map[string]any{"envelope_id": "e", "request_id": "r", "thread_id": "t", "version": 1}},
 		"intent.compiled":     {"intent": 1, "intent_hash": digest, "program_digest": digest, "model": "m", "attempts": 1},
 		"intent.clarify":      {"gate": "g", "round": 1, "questions": []any{question}},
-		"intent.answer":       {"gate": "g", "answers": 1, "via": "http"},
-		"intent.accept":       {"intent_hash": digest, "program_digest": digest, "revision": 1, "bounds": 1, "via": "http", "gate": "g"},
+		"intent.answer":       {"gate": "g", "answers": 1, "via": "http", "client": "c"},
+		"intent.accept":       {"intent_hash": digest, "program_digest": digest, "revision": 1, "bounds": 1, "via": "http", "client": "c", "gate": "g"},
 		"plan.proposed":       {"intent_hash": digest, "program_digest": digest, "revision": 1, "accepted_by": "id"},
 		"intent.correct":      {"target": "plan", "reason": "r", "material": true, "reasons": 1, "intent_hash": digest, "program_digest": digest, "revision": 2},
 		"intent.dispatch":     {"child": "c", "skill": "s", "skill_digest": digest, "bounds": 1},
@@ -38,7 +38,7 @@ func bodyOf(t testing.TB, kind string) map[string]any {
 		"intent.fail":         {"reason": "timeout", "code": "c", "message": "m", "bound": "b", "cited": 1, "evidence": 1, "terminal_reason": "r", "termination_reason": "t"},
 		"intent.cancel":       {"reason": "r", "via": "http", "gate": "g", "cited": 1, "evidence": 1, "terminal_reason": "r", "termination_reason": "t"},
 		"policy.gate":         {"gate": "g", "gate_kind": "question", "question": "?", "subject": 1, "actions": 1, "deny": "deny", "digest": digest, "expires_at": "t"},
-		"policy.gate.resolve": {"gate": "g", "action": "a", "answer": 1, "feedback": "f", "note": "n", "decided_by": "d", "subject_digest": digest, "fail_reason": "r", "via": "http"},
+		"policy.gate.resolve": {"gate": "g", "action": "a", "answer": 1, "feedback": "f", "note": "n", "decided_by": "d", "subject_digest": digest, "fail_reason": "r", "via": "http", "client": "c"},
 	}
 	return all[kind]
 }
@@ -101,12 +101,13 @@ func TestCheckBodyFields(t *testing.T) {
 	optional := map[string][]string{
 		"intent.draft":        {"program_digest", "prose", "skill", "skill_digest", "title", "labels", "trace", "parent", "fork_of", "hold", "pipeline", "rollback", "by", "rules", "asks"},
 		"intent.compiled":     {"intent", "intent_hash", "program_digest", "model"},
-		"intent.accept":       {"gate"},
+		"intent.answer":       {"client"},
+		"intent.accept":       {"gate", "client"},
 		"intent.attest":       {"terminal_reason", "termination_reason"},
 		"intent.fail":         {"code", "bound", "terminal_reason", "termination_reason"},
 		"intent.cancel":       {"gate", "terminal_reason", "termination_reason"},
 		"policy.gate":         {"expires_at"},
-		"policy.gate.resolve": {"answer", "feedback", "note", "decided_by", "fail_reason"},
+		"policy.gate.resolve": {"answer", "feedback", "note", "decided_by", "fail_reason", "client"},
 	}
 	for _, kind := range allKinds {
 		whole := bodyOf(t, kind)

@@ -65,10 +65,10 @@ func mayDraft(ctx context.Context, req tipstaff.DraftRequest) error {
 	return may(ctx, basic(tipstaff.ScopeRun), answering(req.Presence), dispatching(req.AllowSubDispatch))
 }
 
-// mayValidate: whoever may look at runs may also ask what a request would come to, which
-// makes none.
-func mayValidate(ctx context.Context, h tipstaff.Hosting) error {
-	return cmp.Or(checkHosting(h), may(ctx, basic(tipstaff.ScopeRead)))
+// mayValidate: whoever may look at runs may also ask what a document would come to, which
+// makes none. What else a request asks for must be the caller's to ask for.
+func mayValidate(ctx context.Context, h tipstaff.Hosting, p tipstaff.Presence, subDispatch bool) error {
+	return cmp.Or(checkHosting(h), may(ctx, basic(tipstaff.ScopeRead), answering(p), dispatching(subDispatch)))
 }
 
 // brings reports whether a request has a document of the caller's.

@@ -173,16 +173,20 @@ func TestGuard(t *testing.T) {
 	start := tipstaff.ValidateRequest{Start: &brought}
 	_, drafted := svc.Draft(as("alice", all...), tipstaff.DraftRequest{})
 	_, undrafted := svc.Draft(as("alice", tipstaff.ScopeRead), tipstaff.DraftRequest{Prose: "x"})
-	_, unchecked := svc.Validate(as("alice", tipstaff.ScopeRead), start)
-	_, undraftable := svc.Validate(as("alice", tipstaff.ScopeRead), tipstaff.ValidateRequest{Draft: &tipstaff.DraftRequest{Prose: "x"}})
+	_, unchecked := svc.Validate(as("alice", tipstaff.ScopeRun, tipstaff.ScopeSubmit), start)
+	_, undraftable := svc.Validate(as("alice", tipstaff.ScopeRun), tipstaff.ValidateRequest{Draft: &tipstaff.DraftRequest{Prose: "x"}})
 	_, unstarted := svc.Start(as("alice", tipstaff.ScopeRun), brought)
 	_, unmade := svc.CreateEnvelope(as("alice", tipstaff.ScopeRun), tipstaff.EnvelopeRequest{Name: "p", Program: []byte(loop), NoFiles: true})
 	wantCode(t, drafted, tipstaff.InvalidArgument)
 	for _, err := range []error{undrafted, unchecked, undraftable, unstarted, unmade} {
 		wantCode(t, err, tipstaff.Forbidden)
 	}
-	if _, err := svc.Validate(as("alice", tipstaff.ScopeRun, tipstaff.ScopeSubmit), start); err != nil {
+	before := len(rowsOf(t, b))
+	if _, err := svc.Validate(as("alice", tipstaff.ScopeRead), start); err != nil {
 		t.Error(err)
+	}
+	if now := len(rowsOf(t, b)); now != before {
+		t.Errorf("looking at a document has made %d runs", now-before)
 	}
 }
 

@@ -346,12 +346,15 @@ func raise(bounds, ceiling tipstaff.Bounds, to map[string]int64, higher bool) er
 				WithHint("bounds are %v", slices.Sorted(maps.Keys(raisable)))
 		}
 		n := to[name]
+		if !higher { // a plan's, which calls it so
+			name = known.bound
+		}
 		most, limited := ceiling[known.bound]
 		switch {
 		case n <= 0, n > (1<<63-1)/known.unit, n > mostRaised && known.bound != tipstaff.BoundCostUSD && known.bound != tipstaff.BoundTokens && known.bound != tipstaff.BoundWallTime:
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be %d: it is a number from 1 to %d", name, n, int64(mostRaised))
 		case limited && n*known.unit > most:
-			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be raised to %d: %s is the most", name, n, tipstaff.FormatBound(known.bound, most)).
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be raised to %s: %s is the most", name, tipstaff.FormatBound(known.bound, n*known.unit), tipstaff.FormatBound(known.bound, most)).
 				WithHint("the manifest may permit more than the program says: bounds.%s in tipstaff.yaml, when the run is made", known.bound)
 		case higher && n*known.unit < bounds[known.bound]:
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s is %s already: a pipeline that goes back can only raise it", name, tipstaff.FormatBound(known.bound, bounds[known.bound]))

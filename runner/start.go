@@ -66,14 +66,14 @@ func (r *Runner) Validate(ctx context.Context, req tipstaff.ValidateRequest) (v 
 		return v, tipstaff.Errorf(tipstaff.InvalidArgument, "give what is to be started, or what a plan is to be drafted for")
 	case req.Start != nil:
 		var start tipstaff.StartRequest
-		if err = mayValidate(ctx, req.Start.Hosting); err == nil {
+		if err = mayValidate(ctx, req.Start.Hosting, req.Start.Presence, req.Start.AllowSubDispatch); err == nil {
 			start, err = r.located(*req.Start)
 		}
 		if err == nil {
 			p, err = r.prepare(ctx, start)
 		}
 	default:
-		if err = mayValidate(ctx, req.Draft.Hosting); err == nil {
+		if err = mayValidate(ctx, req.Draft.Hosting, req.Draft.Presence, req.Draft.AllowSubDispatch); err == nil {
 			p, err = r.prepareDraft(ctx, *req.Draft)
 		}
 	}

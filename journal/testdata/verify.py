@@ -34,8 +34,8 @@ KINDS = {  # kind: (whose act, fields of the body)
                      "thread_id:text version} rollback? by?:text rules? asks?:text files? followup?"),
     "intent.compiled": ("executor", "intent? intent_hash? program_digest?:digest model? attempts"),
     "intent.clarify": ("executor", "gate round questions[]{id prompt type options default? required}"),
-    "intent.answer": ("user", "gate answers via note? decided_by? on_behalf_of?:text"),
-    "intent.accept": ("user", "intent_hash program_digest:digest revision bounds via gate? note? decided_by? on_behalf_of?:text"),
+    "intent.answer": ("user", "gate answers via client? note? decided_by? on_behalf_of?:text"),
+    "intent.accept": ("user", "intent_hash program_digest:digest revision bounds via client? gate? note? decided_by? on_behalf_of?:text"),
     "plan.proposed": ("executor", "intent_hash program_digest:digest revision accepted_by"),
     "intent.correct": ("executor", "target reason material reasons intent_hash program_digest:digest revision on_behalf_of:text"),
     "intent.dispatch": ("executor", "child skill skill_digest:digest bounds"),
@@ -43,7 +43,7 @@ KINDS = {  # kind: (whose act, fields of the body)
     "intent.fail": ("executor", "reason code? message bound? cited evidence terminal_reason? termination_reason?"),
     "intent.cancel": ("user", "reason via gate? cited evidence on_behalf_of?:text terminal_reason? termination_reason?"),
     "policy.gate": ("executor", "gate gate_kind question subject actions deny digest expires_at?"),
-    "policy.gate.resolve": ("user", "gate action answer? feedback? note? decided_by? subject_digest fail_reason? via on_behalf_of?:text"),
+    "policy.gate.resolve": ("user", "gate action answer? feedback? note? decided_by? subject_digest fail_reason? via client? on_behalf_of?:text"),
 }
 PLAIN_KINDS = set("""
 draft.updated run.launched run.queued run.started run.resumed run.parked run.interrupted run.cancel_requested run.correction_requested run.forked run.continued
