@@ -92,7 +92,7 @@ func (s *Server) reply(ctx context.Context, method string, err error) errorReply
 	var e *tipstaff.Error
 	switch {
 	case errors.As(err, &e):
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), ctx.Err() != nil && errors.Is(err, context.Cause(ctx)): // or the client has gone
 		e = tipstaff.Errorf(tipstaff.CallCancelled, "the call was cancelled")
 	case errors.Is(err, context.DeadlineExceeded):
 		e = tipstaff.Errorf(tipstaff.DeadlineExceeded, "the call took too long")

@@ -126,3 +126,15 @@ func TestWhoListensDoesNotHoldUpTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// A call whose client has gone in the middle of it is no fault of ours: nothing is logged.
+func TestWhoGoesAwayIsNoFault(t *testing.T) {
+	gone, cancel := context.WithCancelCause(t.Context())
+	cancel(io.EOF)
+	s := newServer(new(fake))
+	for ctx, code := range map[context.Context]tipstaff.Code{gone: tipstaff.CallCancelled, t.Context(): tipstaff.Internal} {
+		if got := s.reply(ctx, "tools/call", io.EOF).Error.Code; got != code {
+			t.Errorf("it is %s, not %s", got, code)
+		}
+	}
+}
