@@ -126,16 +126,6 @@ func (m *Manifest) CheckDocument(f *document.Fields) {
 	m.obeys = p.obeys
 }
 
-// unsupported reports members that other versions of Tipstaff know.
-func unsupported(f *document.Fields, names ...string) {
-	for _, name := range names {
-		if m := f.Value.Member(name); m != nil {
-			f.Ignore(name)
-			f.Report(document.CodeFieldUnknown, m.At, name, "this version of Tipstaff does not support the field %q yet: remove it", name)
-		}
-	}
-}
-
 // needs reports a member that is missing, and what it would be.
 func needs(f *document.Fields, name, why string) {
 	if f.Get(name) == nil {
