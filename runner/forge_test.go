@@ -60,6 +60,7 @@ func (b *bed) rewrite(run tipstaff.ID, change func([]journal.Record)) {
 	b.check(err)
 	b.check(b.store.Flush(cli())) // or a file that is still to be written comes in between
 	b.check(os.RemoveAll(filepath.Join(b.dir, ".tipstaff", "journal", run.String())))
+	b.check(os.RemoveAll(filepath.Join(b.dir, ".tipstaff", "runs", run.String(), "decisions")))
 }
 
 func (b *bed) check(err error) {

@@ -124,7 +124,10 @@ func prepare(dir folder, opts Options, list schema) (c *conn, ring *store.Keyrin
 	if err != nil {
 		return nil, nil, err
 	}
-	if ring, err = fill(c, dir, opts, list); err != nil {
+	if err = setBusyTimeout(c, opts.BusyLimit); err == nil {
+		ring, err = fill(c, dir, opts, list)
+	}
+	if err != nil {
 		_ = c.close() // the first error tells more
 		return nil, nil, err
 	}

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -120,16 +121,7 @@ func TestLogIsCutWhenItHasGrown(t *testing.T) {
 	b := newBench(t, &Options{walLimit: walLimit})
 	wal := b.db.dir.database() + "-wal"
 	// A reader that holds on keeps the log from being reused, until it lets go.
-	reader, err := connect(b.db.dir.database(), readOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := reader.Exec(`BEGIN`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := reader.number(t.Context(), `SELECT count(*) FROM runs`); err != nil {
-		t.Fatal(err)
-	}
+	letGo := b.holdOn()
 	size := func() int64 {
 		info, err := os.Stat(wal)
 		if err != nil {
@@ -145,16 +137,65 @@ func TestLogIsCutWhenItHasGrown(t *testing.T) {
 	for size() < walLimit {
 		b.append(l, big...)
 	}
-	if err := reader.Exec(`ROLLBACK`); err != nil {
-		t.Fatal(err)
-	}
-	if err := reader.close(); err != nil {
-		t.Fatal(err)
-	}
+	letGo()
 	for n := 0; size() >= walLimit; n++ {
 		if n > 300 {
 			t.Fatalf("the log still has %d bytes", size())
 		}
 		b.append(l, step("a"))
+	}
+}
+
+// holdOn is a reader that keeps its view of the store until it is let go.
+func (b *bench) holdOn() (letGo func()) {
+	b.Helper()
+	reader, err := connect(b.db.dir.database(), readOnly)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := reader.Exec(`BEGIN`); err != nil {
+		b.Fatal(err)
+	}
+	if _, err := reader.number(b.Context(), `SELECT count(*) FROM runs`); err != nil {
+		b.Fatal(err)
+	}
+	return func() {
+		if err := errors.Join(reader.Exec(`ROLLBACK`), reader.close()); err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+// Who waits for a reader when it closes the store keeps all other processes from writing.
+func TestClosingDoesNotWaitForReaders(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	defer b.holdOn()()
+	b.append(b.acquire(b.createDraft()), step("a")) // what the reader does not see
+	start := time.Now()
+	b.shut()
+	if took := time.Since(start); took > busyTimeout/2 {
+		t.Errorf("closing took %v", took)
+	}
+}
+
+// A store is opened while another process writes for long.
+func TestOpeningDoesNotWaitForWriters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	writer, err := connect(b.db.dir.database(), readWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.close()
+	if err := writer.Exec(`BEGIN IMMEDIATE`); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Open(b.dir, &Options{UserKey: true, BusyLimit: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(second.Close(), writer.Exec(`ROLLBACK`)); err != nil {
+		t.Error(err)
 	}
 }

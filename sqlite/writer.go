@@ -54,10 +54,8 @@ type writer struct {
 }
 
 func newWriter(db *database, c *conn) (*writer, error) {
-	if db.opts.BusyLimit < busyTimeout {
-		if err := setBusyTimeout(c, db.opts.BusyLimit); err != nil {
-			return nil, err
-		}
+	if err := setBusyTimeout(c, min(busyTimeout, db.opts.BusyLimit)); err != nil {
+		return nil, err
 	}
 	p, err := newPoller(db.rules, c)
 	if err != nil {
@@ -302,25 +300,25 @@ func (w *writer) prune() {
 	}
 }
 
-// shrink cuts a log that has grown because readers held it. It waits for them
-// only a moment and tries again later.
+// shrink cuts a log that has grown because readers held it, or tries again later.
 func (w *writer) shrink() {
 	info, err := os.Stat(w.db.dir.database() + "-wal")
 	if err != nil || info.Size() < w.db.opts.walLimit {
 		return
 	}
-	_ = setBusyTimeout(w.c, 100*time.Millisecond)
 	_ = w.checkpoint()
-	_ = setBusyTimeout(w.c, min(busyTimeout, w.db.opts.BusyLimit))
 }
 
 // checkpoint moves the log into the database. Of a store that was lost this makes the
-// file complete that somebody has moved away, or whose log was removed.
+// file complete that somebody has moved away, or whose log was removed. It waits for readers
+// only a moment, for meanwhile no process can write.
 func (w *writer) checkpoint() error {
 	if w.down != nil && !errors.Is(w.down, flow.ErrStoreLost) {
 		return nil
 	}
+	_ = setBusyTimeout(w.c, 100*time.Millisecond)
 	_, err := w.c.number(context.Background(), `PRAGMA wal_checkpoint(TRUNCATE)`)
+	_ = setBusyTimeout(w.c, min(busyTimeout, w.db.opts.BusyLimit))
 	switch faultOf(err) {
 	case busy, full:
 		return nil // the log stays as it is, and nothing in it is lost

@@ -230,10 +230,16 @@ func (k *Keyring) signer(from string) (*journal.PrivateKey, error) {
 }
 
 // Remember keeps the public keys in the database, where verify finds them even
-// after the files have gone.
+// after the files have gone. Keys that are there already cost no transaction.
 func (k *Keyring) Remember(c Conn) error {
 	for name, pub := range k.Public {
-		err := c.Exec(`INSERT INTO keys (id, name, public) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, pub.ID().String(), name, pub[:])
+		n, err := Number(context.Background(), c, `SELECT count(*) FROM keys WHERE id = ?`, pub.ID().String())
+		if err == nil && n > 0 {
+			continue
+		}
+		if err == nil {
+			err = c.Exec(`INSERT INTO keys (id, name, public) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, pub.ID().String(), name, pub[:])
+		}
 		if err != nil {
 			return err
 		}

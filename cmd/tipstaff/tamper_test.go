@@ -150,6 +150,7 @@ func (b *book) store(rows [][]byte, hashes []journal.Hash, env journal.Hash) {
 	b.Check(err)
 	b.Check(tx.Commit())
 	b.Check(os.RemoveAll(b.Path(".tipstaff", "journal"))) // a thorough forger
+	b.Check(os.RemoveAll(b.Path(".tipstaff", "runs", b.records[0].Run, "decisions")))
 }
 
 // keys are the store's own.
