@@ -39,7 +39,7 @@ test: build ## everything, race detector and shuffle on; then what must run at f
 	@scripts/mcp.sh --or-skip
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_FLOWTEST=sqlite TIPSTAFF_SIM=5s TIPSTAFF_MCP=$$(cat .cache/mcp/there) \
 		$(GO) test $(RACE) -ldflags=-w -json -vet=off -short -shuffle=on -timeout 20m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SEQUENTIAL))") | $(REPORT)
-	TIPSTAFF_SIM=15s $(PLAIN) -json -vet=off -shuffle=on -run '^(TestSchedules|TestTheSameChoices.*|TestTooLarge.*)$$' ./flow/simtest ./flow ./test/rpc | $(REPORT)
+	TIPSTAFF_SIM=15s $(PLAIN) -json -vet=off -shuffle=on -run '^(TestSchedules|TestTheSameChoices.*|TestTooLarge.*)$$' ./flow/simtest ./flow ./runner ./test/rpc | $(REPORT)
 	TIPSTAFF_FLOWTEST=memory $(PLAIN) -json -vet=off -short -shuffle=on $(SEQUENTIAL) ./store | $(REPORT)
 	@scripts/python.sh test --or-skip
 	@echo 'not run: whole sweeps of kills and crashes (make soak); fuzzing beyond the cases it has found (make fuzz)'

@@ -165,7 +165,7 @@ var backTo = []struct {
 	undo   string
 }{
 	{7, `DROP INDEX runs_request_key; DROP INDEX runs_launch; DROP INDEX runs_queued; DROP INDEX gates_inbox; DROP INDEX gates_lapsed; DROP INDEX gates_inbox_user; ALTER TABLE gates DROP COLUMN user;
-		DROP INDEX runs_open; DROP INDEX runs_open_user; DROP INDEX runs_threads; DROP INDEX runs_user; CREATE INDEX runs_user ON runs (user, id);
+		DROP INDEX runs_open; DROP INDEX runs_open_user; DROP INDEX runs_threads; DROP INDEX runs_user; DROP INDEX runs_user_state; CREATE INDEX runs_user ON runs (user, id);
 		ALTER TABLE runs DROP COLUMN project; ALTER TABLE runs DROP COLUMN queued;
 		ALTER TABLE runs DROP COLUMN request_key; ALTER TABLE runs DROP COLUMN request_digest; ALTER TABLE runs DROP COLUMN launch`},
 	{6, `DROP TABLE tasks; DROP TABLE task_log; DROP TABLE worker_sessions`},

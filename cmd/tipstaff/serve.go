@@ -69,11 +69,6 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 		return errors.Join(err, listener.Close())
 	}
 	told.Addr = addr
-	// Whoever followed these runs before finds them driven, not left: nobody is answered
-	// until they are.
-	if told.TakenUp, err = opened.runner.TakeUp(ctx, daemonOwner); err != nil {
-		return err
-	}
 	log := logTo(o.JSON)
 	server := rpc.New(opened.Service(), opened.runner.Hosts(), rpc.Options{
 		Tokens: tokens, Pipelines: library, Default: o.DefaultPipeline, TLS: encryption, Log: log, Trace: traced,
@@ -81,6 +76,11 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	})
 	site := opened.site(log, web.Options{Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace),
 		MCP: opened.controlPlane(log, false).Handler()})
+	// Whoever followed these runs before finds them driven, not left: nobody is answered
+	// until they are.
+	if told.TakenUp, err = opened.runner.TakeUp(ctx, daemonOwner); err != nil {
+		return err
+	}
 	defer s.beforeStop(func() {
 		site.Quiesce()
 		server.Quiesce()

@@ -17,6 +17,7 @@ CREATE INDEX gates_inbox_user ON gates (user, id, kind, expires_at) WHERE decide
 -- not asked for.
 DROP INDEX runs_user;
 CREATE INDEX runs_user ON runs (user, n);
+CREATE INDEX runs_user_state ON runs (user, state, n);
 CREATE INDEX runs_open ON runs (n) WHERE state NOT IN ('completed', 'failed', 'cancelled');
 CREATE INDEX runs_open_user ON runs (user, n) WHERE state NOT IN ('completed', 'failed', 'cancelled');
 CREATE INDEX runs_threads ON runs (user, n) WHERE thread <> '';
