@@ -102,7 +102,7 @@ var (
 )
 
 // withFeedback are the actions at a handoff that tell somebody what to do.
-var withFeedback = []string{"retry_feedback", "continue_with_waiver"}
+var withFeedback = []string{tipstaff.ActionRetry, tipstaff.ActionWaive}
 
 // answer puts a response into a decision: the action that it names, or that a yes or
 // no means at this gate, or else an answer.
