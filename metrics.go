@@ -87,7 +87,7 @@ func Metrics(ctx context.Context, r RunReader, id ID, now time.Time) (RunMetrics
 	if err != nil {
 		return RunMetrics{}, err
 	}
-	m := meter{steps: map[string]*stepMeter{}, agents: doc.agents(run), remote: map[string]bool{}}
+	m := meter{steps: map[string]*stepMeter{}, agents: doc.agents(run), whole: map[string]bool{}}
 	for e, err := range upTo(ctx, r, run) {
 		if err != nil {
 			return RunMetrics{}, err
@@ -105,7 +105,7 @@ type meter struct {
 	order     []*stepMeter
 	steps     map[string]*stepMeter
 	agents    map[string]string // by step
-	remote    map[string]bool   // visits of stages that a host of agents has done
+	whole     map[string]bool   // visits of stages that one call has done
 }
 
 type stepMeter struct {
@@ -189,16 +189,16 @@ func (m *meter) applyEffect(e *Event) {
 	case KindEffectFailed:
 		s.row.Retries++
 	}
-	if b.Name == remoteStage {
+	if slices.Contains(stageActivities, b.Name) {
 		visit, _, _ := strings.Cut(e.Path, "/")
-		m.remote[visit] = true
+		m.whole[visit] = true
 	}
 	s.ledger.settle(e.Path, b.Use)
 }
 
-// remoteStage is the call by which a host of agents does a stage. It tells what it has used
-// with the stage's end.
-const remoteStage = "stage.remote"
+// stageActivities are the calls that do a stage as a whole: those of a host of agents, and of
+// a script. What they have used is told with the stage's end.
+var stageActivities = []string{"stage.remote", "stage.scripted"}
 
 // applyAgent takes in what models have counted. Inside of a worker that only explains what
 // the end of its invocation tells.
@@ -230,7 +230,7 @@ func (m *meter) applyAgent(e *Event) {
 		s.row.used(&b.Usage)
 		s.row.Exact = s.row.Exact && b.UsageKnown
 	case KindStageFinished:
-		if b := BodyOf[StageFinished](e); m.remote[e.Path] {
+		if b := BodyOf[StageFinished](e); m.whole[e.Path] {
 			s := m.step(e.Path)
 			s.row.TokensIn += b.Usage.TokensIn
 			s.row.TokensOut += b.Usage.TokensOut

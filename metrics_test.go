@@ -100,8 +100,8 @@ func TestMetricsOfStagesForksAndNothing(t *testing.T) {
 	j.add(KindIntentDraft, "", 0, `{"program_kind":"pipeline","program_digest":"sha256:q","pipeline":{}}`)
 	j.add(KindRunForked, "", 0, body(RunForked{Counters: flow.Use{"model_calls": 7}, WallMs: new(int64(90_000))}))
 	j.add(KindRunStarted, "", 1, `{}`)
-	for _, visit := range []string{"work#1", "work#2"} {
-		j.add(KindEffectFinished, visit+"/remote", 1, `{"name":"stage.remote","attempt":1,"use":{"model_calls":2}}`)
+	for visit, way := range map[string]string{"work#1": "remote", "work#2": "scripted"} {
+		j.add(KindEffectFinished, visit+"/"+way, 1, `{"name":"stage.`+way+`","attempt":1,"use":{"model_calls":2}}`)
 		j.add(KindStageRetrying, visit, 1, `{"stage":"work","next_attempt":2}`)
 		j.add(KindStageFinished, visit, 1, `{"stage":"work","outcome":"success","usage":{"llm_calls":2,"tokens_in":5,"tokens_out":3}}`)
 	}

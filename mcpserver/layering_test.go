@@ -201,9 +201,10 @@ func f() { fmt.Println(); println(); os.Stdout.Write(nil); return &R{IsError: tr
 	}
 }
 
-// Nothing that is linked into `tipstaff mcp` and `tipstaff exec` writes to standard output,
-// but the command line.
-func TestNobodyPrints(t *testing.T) {
+// product calls look with every product file of the repository, but for those in folders that
+// are left out.
+func product(t *testing.T, look func(path string, f *ast.File), without ...string) {
+	t.Helper()
 	looked := 0
 	must(t, filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
 		if err != nil {
@@ -211,7 +212,7 @@ func TestNobodyPrints(t *testing.T) {
 		}
 		name := d.Name()
 		if d.IsDir() {
-			if name == "testdata" || name != ".." && strings.HasPrefix(name, ".") || slices.Contains([]string{"test", "examples", "bench", "cli", "e2e", "python", "scripts", "bin"}, name) || strings.HasSuffix(name, "test") {
+			if name == "testdata" || name != ".." && strings.HasPrefix(name, ".") || slices.Contains(without, name) || slices.Contains([]string{"test", "examples", "bench", "e2e", "python", "scripts", "bin"}, name) || strings.HasSuffix(name, "test") {
 				return filepath.SkipDir
 			}
 			return nil
@@ -220,14 +221,145 @@ func TestNobodyPrints(t *testing.T) {
 			return nil
 		}
 		looked++
-		// Two files are programs of their own, whose output is a protocol.
-		own := slices.Contains([]string{"../mcpserver/stdio.go", "../cmd/tipstaff/worker_agent.go", "../cmd/tipstaff/worker_relay.go"}, path)
-		if found := prints(parsed(t, path, nil)); len(found) > 0 && !own {
-			t.Errorf("%s: %v", path, found)
-		}
+		look(path, parsed(t, path, nil))
 		return nil
 	}))
 	if looked < 100 {
 		t.Errorf("only %d files were looked at", looked)
+	}
+}
+
+// Nothing that is linked into `tipstaff mcp` and `tipstaff exec` writes to standard output,
+// but the command line.
+func TestNobodyPrints(t *testing.T) {
+	product(t, func(path string, f *ast.File) {
+		// Three files are programs of their own, whose output is a protocol.
+		own := slices.Contains([]string{"../mcpserver/stdio.go", "../cmd/tipstaff/worker_agent.go", "../cmd/tipstaff/worker_relay.go"}, path)
+		if found := prints(f); len(found) > 0 && !own {
+			t.Errorf("%s: %v", path, found)
+		}
+	}, "cli")
+}
+
+// handoffs are the places in a file that say what a handoff holds or offers: its actions by
+// name, the members of its subject, and what follows from its trigger.
+func handoffs(f *ast.File) (found []string) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BasicLit:
+			if slices.Contains([]string{`"retry_feedback"`, `"continue_with_waiver"`}, n.Value) || strings.Contains(n.Value, `json:"max_rounds`) {
+				found = append(found, n.Value)
+			}
+		case *ast.CompositeLit:
+			if !named(n.Type, "HandoffSubject") {
+				return true
+			}
+			for _, e := range n.Elts {
+				kv, ok := e.(*ast.KeyValueExpr)
+				if !ok {
+					found = append(found, "members without names")
+				} else if named(kv.Key, "DefaultAction") || named(kv.Key, "FeedbackRequired") {
+					found = append(found, kv.Key.(*ast.Ident).Name)
+				}
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// named reports whether an expression is a name, also of another package.
+func named(e ast.Expr, name string) bool {
+	if s, ok := e.(*ast.SelectorExpr); ok {
+		e = s.Sel
+	}
+	id, ok := e.(*ast.Ident)
+	return ok && id.Name == name
+}
+
+// What a handoff holds and offers is said in one file.
+func TestHandoffsAreOneFile(t *testing.T) {
+	said := 0
+	product(t, func(path string, f *ast.File) {
+		found := handoffs(f)
+		if path == "../handoff.go" {
+			said = len(found)
+		} else if len(found) > 0 {
+			t.Errorf("%s says what a handoff holds: %v", path, found)
+		}
+	})
+	if said == 0 {
+		t.Error("handoff.go does not say it either")
+	}
+	for _, bad := range []string{
+		`var with = []string{"retry_feedback"}`, `func f(a string) bool { return a == "continue_with_waiver" }`,
+		"type s struct { Most int `json:\"max_rounds\"` }", `var s = tipstaff.HandoffSubject{Stage: "x", DefaultAction: "halt"}`,
+		`var s = HandoffSubject{FeedbackRequired: nil}`, `var s = HandoffSubject{"x"}`,
+	} {
+		if found := handoffs(parsed(t, "bad.go", "package x; "+bad)); len(found) != 1 {
+			t.Errorf("%s: found %v", bad, found)
+		}
+	}
+	if found := handoffs(parsed(t, "good.go", `package x; var s = tipstaff.HandoffSubject{Stage: "x", Trigger: tipstaff.TriggerApproved}`)); len(found) > 0 {
+		t.Errorf("found %v", found)
+	}
+}
+
+// refCommands change refs. Some have other uses, and count where git is called alone.
+var (
+	plumbing    = []string{"update-ref", "symbolic-ref"}
+	refCommands = []string{"branch", "tag", "commit", "push", "fetch", "pull", "reset", "checkout", "switch", "merge", "rebase", "-b", "-B"}
+)
+
+// refUpdates are the arguments in a file by which git changes a ref. callsGit says that the
+// file's package calls it.
+func refUpdates(f *ast.File, callsGit bool) (found []string) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		var given []ast.Expr
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			given = n.Args
+		case *ast.CompositeLit:
+			given = n.Elts
+		}
+		for _, e := range given {
+			lit, ok := e.(*ast.BasicLit)
+			if !ok || lit.Kind != token.STRING {
+				continue
+			}
+			if text, _ := strconv.Unquote(lit.Value); slices.Contains(plumbing, text) || callsGit && slices.Contains(refCommands, text) {
+				found = append(found, text)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// Refs are changed in one place, which knows which of them are ours.
+func TestRefsChangeInOnePlace(t *testing.T) {
+	var places []string
+	product(t, func(path string, f *ast.File) {
+		callsGit := slices.Contains([]string{"../delivery", "../process"}, filepath.Dir(path))
+		for _, command := range refUpdates(f, callsGit) {
+			places = append(places, path+" "+command)
+		}
+	})
+	if !slices.Equal(places, []string{"../delivery/git.go update-ref"}) {
+		t.Errorf("refs change in %q", places)
+	}
+	for bad, callsGit := range map[string]bool{
+		`func f() { r.own(ctx, nil, "update-ref", "refs/heads/main", id) }`: false,
+		`var argv = []string{"git", "symbolic-ref", "HEAD"}`:                false,
+		`func f() { r.own(ctx, nil, "branch", "x") }`:                       true,
+		`func f() { r.own(ctx, nil, "worktree", "add", "-b", name, path) }`: true,
+		"func f() { r.git(ctx, `commit`) }":                                 true,
+	} {
+		if found := refUpdates(parsed(t, "bad.go", "package x; "+bad), callsGit); len(found) != 1 {
+			t.Errorf("%s: found %v", bad, found)
+		}
+	}
+	if found := refUpdates(parsed(t, "good.go", `package x; func f() { s.field("branch", name) }`), false); len(found) > 0 {
+		t.Errorf("found %v", found)
 	}
 }

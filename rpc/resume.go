@@ -101,9 +101,6 @@ var (
 	no  = []string{"reject", "deny"}
 )
 
-// withFeedback are the actions at a handoff that tell somebody what to do.
-var withFeedback = []string{"retry_feedback", "continue_with_waiver"}
-
 // answer puts a response into a decision: the action that it names, or that a yes or
 // no means at this gate, or else an answer.
 func answer(g tipstaff.Gate, r *pb.InterruptResponse, d *tipstaff.DecideRequest) error {
@@ -147,7 +144,7 @@ func say(g tipstaff.Gate, r *pb.InterruptResponse, d *tipstaff.DecideRequest) er
 	d.Answer = json.RawMessage(r.Data)
 	switch {
 	case r.GetText() == "" && d.Action != "answer":
-	case g.Kind == tipstaff.Delivery || slices.Contains(withFeedback, d.Action):
+	case g.Kind == tipstaff.Delivery || tipstaff.NeedsFeedback(d.Action):
 		d.Feedback = r.GetText()
 	case d.Action == "answer" && r.Data != nil && r.Text != nil:
 		return invalid("response", "an answer is text or data, not both")

@@ -37,6 +37,7 @@ func (r *Runner) followUp(ctx context.Context, run string, asked flow.GateRow, r
 	if err != nil {
 		return err
 	}
+	body.origin = row.Origin // whoever may drive the run may drive what corrects it, whoever decides
 	created := flow.Draft{Kind: string(tipstaff.KindFollowupCreated), Body: flow.JSON(tipstaff.FollowupCreated{Child: made.String(), Gate: asked.ID, By: actor(ctx)})}
 	forked.Beside = &flow.Beside{Run: run, Write: func(tx flow.Tx) ([]flow.Draft, error) {
 		now, _, err := findGate(tx.Gates, asked.ID)

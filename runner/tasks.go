@@ -157,12 +157,12 @@ func (k tasks) abandon(ctx context.Context, t tipstaff.Task, why string) error {
 
 // Feedback implements [tipstaff.Tasks].
 func (k tasks) Feedback(ctx context.Context, v tipstaff.TaskReview) (tipstaff.Task, error) {
-	req := tipstaff.DecideRequest{Action: "continue", Note: v.Text}
+	req := tipstaff.DecideRequest{Action: tipstaff.ActionContinue, Note: v.Text}
 	switch {
 	case v.Verdict == tipstaff.VerdictRejected && strings.TrimSpace(v.Text) == "":
 		return tipstaff.Task{}, tipstaff.Errorf(tipstaff.FeedbackRequired, "a rejection says what is wrong").WithCommand("give it with -m TEXT or --file FILE")
 	case v.Verdict == tipstaff.VerdictRejected:
-		req = tipstaff.DecideRequest{Action: "retry_feedback", Feedback: v.Text}
+		req = tipstaff.DecideRequest{Action: tipstaff.ActionRetry, Feedback: v.Text}
 	case v.Verdict != tipstaff.VerdictApproved:
 		return tipstaff.Task{}, tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not a verdict: it is approved or rejected", tipstaff.Printable(v.Verdict))
 	}

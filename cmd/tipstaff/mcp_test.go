@@ -80,11 +80,14 @@ type told struct {
 	Run     tipstaff.ID `json:"run_id"`
 	Status  string
 	Outcome string
-	Pid     int
-	Argv    []string
-	Last    int64 `json:"last_seq"`
-	Trigger struct{ Kind string }
-	Gates   []struct {
+	Code    string
+	// Recommended is the run to deal with instead.
+	Recommended tipstaff.ID `json:"recommended_run_id"`
+	Pid         int
+	Argv        []string
+	Last        int64 `json:"last_seq"`
+	Trigger     struct{ Kind string }
+	Gates       []struct {
 		ID tipstaff.ID `json:"gate_id"`
 	}
 	Decision  json.RawMessage
