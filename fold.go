@@ -83,6 +83,7 @@ func (f *Fold) Apply(e *Event) {
 	}
 	f.Seq, f.At = e.Seq, e.At
 	f.applyRest(e)
+	f.Life.apply(e, f.DriveTo)
 	f.DriveTime.Apply(string(e.Kind), e.Epoch, e.At, e.Body)
 	if e.Kind.Envelope() {
 		f.applyEnvelope(e)

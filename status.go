@@ -90,6 +90,9 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 		Control:       control,
 		ControlReason: reason,
 	}
+	if run.Life = fold.life(condition, now); run.Life.Drives == 0 && len(run.Life.Segments) == 0 {
+		run.Life = Life{}
+	}
 	fold.show(&run, fold.Owned, len(waitsOn) < len(open))
 	return run
 }
