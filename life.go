@@ -2,6 +2,7 @@ package tipstaff
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -45,10 +46,6 @@ const (
 // lifeSegments is how many a life keeps.
 const lifeSegments = 32
 
-// reasonDied is what run.interrupted says of an owner that was found dead. One that stops
-// says why itself.
-const reasonDied = "owner_died"
-
 // apply takes in a record. last is the last record of the drive under way: when nobody saw
 // its end, that is the last sign of life.
 func (l *Life) apply(e *Event, last time.Time) {
@@ -65,7 +62,7 @@ func (l *Life) apply(e *Event, last time.Time) {
 		l.Waits++
 	case KindRunInterrupted:
 		switch {
-		case BodyOf[RunInterrupted](e).Reason == reasonDied:
+		case e.Epoch == 0: // others say so: its owner was found dead
 			l.lose(last)
 		case l.driven():
 			l.begin(LifeInterrupted, e.At, e.At)
@@ -124,7 +121,7 @@ func (l *Life) close(at time.Time) {
 func (l *Life) begin(kind LifeKind, ended, from time.Time) {
 	l.close(ended)
 	if len(l.Segments) == lifeSegments {
-		l.Segments = append(l.Segments[:0], l.Segments[1:]...)
+		l.Segments = slices.Delete(l.Segments, 0, 1)
 	}
 	l.Segments, l.From = append(l.Segments, LifeSegment{Kind: kind}), from
 }
@@ -135,14 +132,14 @@ func (l *Life) end(kind LifeKind, at time.Time) {
 
 // life is the one of a run at a moment: what goes on has lasted until then. Nobody may have
 // recorded yet that its owner is gone.
-func (f *Fold) life(c Condition, now time.Time) Life {
+func (f *Fold) life(c Condition, now time.Time) *Life {
 	l := f.Life
-	l.Segments = append([]LifeSegment(nil), l.Segments...)
+	l.Segments = slices.Clone(l.Segments)
 	if c == Interrupted {
 		l.lose(f.DriveTo)
 	}
 	l.close(now)
-	return l
+	return &l
 }
 
 // String is what the life line says to who cannot see it: "driven 4 minutes in 3 drives,

@@ -49,7 +49,12 @@ type Node struct {
 	Invocation  *Invocation // nil: it is a place in the program
 	Invocations []*Node     // of workers, that did its work: their state is not its own
 
-	outlined bool // the program named it; else a record did
+	Superseded bool // by a later revision of the program
+
+	outlined bool    // the program named it; else a record did
+	spans    []*Span // what happened in it, in the order in which it began
+	call     *Span   // its own, the last
+	cost     USD     // of itself
 }
 
 // Walk calls f for n and all below it.
@@ -459,6 +464,9 @@ func (w *AgentWork) apply(e *Event, call string) {
 	case KindAgentToolCallRequest:
 		b := BodyOf[AgentToolCallRequest](e)
 		w.names[call] = b.Title()
+	case KindAgentToolCallResult: // it is not made again
+		w.calling(call, false)
+		delete(w.names, call)
 	}
 }
 

@@ -61,8 +61,7 @@ type Run struct {
 	// Artifacts are what it has brought forth and keeps, the last of them.
 	Artifacts []EvidenceFile `json:"artifacts,omitempty"`
 	Warnings  []Problem      `json:"warnings,omitempty"`
-	// Life is what it has been through; zero: nobody has driven it.
-	Life Life `json:"life,omitzero"`
+	Life      *Life          `json:"life,omitempty"` // nil: nothing has happened to it
 }
 
 // LastDrive is what is recorded of who drives a run.

@@ -90,8 +90,8 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 		Control:       control,
 		ControlReason: reason,
 	}
-	if run.Life = fold.life(condition, now); run.Life.Drives == 0 && len(run.Life.Segments) == 0 {
-		run.Life = Life{}
+	if len(fold.Life.Segments) > 0 {
+		run.Life = fold.life(condition, now)
 	}
 	fold.show(&run, fold.Owned, len(waitsOn) < len(open))
 	return run
