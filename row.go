@@ -45,8 +45,7 @@ func (v *View) Row(n *Node, state NodeState, folded bool, now time.Time) Row {
 	r := Row{Node: n, Shown: v.shown(n, state), Title: n.title(folded)}
 	r.Elapsed, r.Timed = n.elapsed(r.Shown, now)
 	if n.call != nil {
-		more := n.call.More()
-		r.Attempts, r.Child = len(more.Tries)+1, more.Child
+		r.Attempts, r.Child = int(n.call.Attempt), n.call.More().Child
 	}
 	if n.Stage != nil {
 		r.Attempts = int(n.Stage.Attempt)

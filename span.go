@@ -3,6 +3,7 @@ package tipstaff
 import (
 	"encoding/hex"
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ type Span struct {
 	Kind     SpanKind
 	broken   bool   // its drive ended first
 	segment  uint16 // of the run's history: part of the idempotency key
+	Attempt  uint16 // the last; 0: nothing was called
 	State    NodeState
 	Class    flow.Class // "": not recorded
 	from, to int64      // nanoseconds; 0: it has not begun, it has not ended
@@ -170,10 +172,10 @@ func (s *Span) again(at time.Time, code string, next time.Time) {
 }
 
 // applySpan follows calls, steps, visits and gates.
-func (v *View) applySpan(e *Event) {
+func (v *View) applySpan(e *Event, call *Effect) {
 	switch e.Kind {
 	case KindEffectIntended, KindEffectFailed, KindEffectFinished:
-		v.spanCall(e, BodyOf[effectHead](e))
+		v.spanCall(e, call)
 	case KindPlanStep:
 		v.spanStep(e, BodyOf[PlanStep](e))
 	case KindStageStarted:
@@ -211,19 +213,7 @@ func (v *View) applySpan(e *Event) {
 	}
 }
 
-// effectHead is what a span needs of an effect: its input and its result may be large.
-type effectHead struct {
-	Name    string      `json:"name"`
-	Class   flow.Class  `json:"class"`
-	Attempt int         `json:"attempt"`
-	Digest  string      `json:"digest"`
-	Error   *flow.Error `json:"error"`
-	Wanted  flow.Use    `json:"wanted"`
-	Ms      int64       `json:"ms"`
-	RetryAt flow.Time   `json:"retry_at"`
-}
-
-func (v *View) spanCall(e *Event, b effectHead) {
+func (v *View) spanCall(e *Event, b *Effect) {
 	if slices.Contains(agentActivities, b.Name) && parentPath(e.Path) != "" || b.Name == "stage.begin" {
 		return
 	}
@@ -237,7 +227,7 @@ func (v *View) spanCall(e *Event, b effectHead) {
 	if sum, found := strings.CutPrefix(b.Digest, "sha256:"); found && len(sum) == 2*len(s.digest) {
 		_, _ = hex.Decode(s.digest[:], []byte(sum))
 	}
-	took := time.Duration(b.Ms) * time.Millisecond
+	s.Attempt = uint16(min(max(b.Attempt, 1), math.MaxUint16))
 	switch {
 	case e.Kind == KindEffectIntended:
 		if s.broken || s.Kind == SpanCall && s.from != 0 && s.to == 0 && s.State == NodeRunning {
@@ -249,7 +239,7 @@ func (v *View) spanCall(e *Event, b effectHead) {
 		s.State = NodeRunning
 	case e.Kind == KindEffectFailed:
 		if s.from == 0 {
-			s.from = e.At.Add(-took).UnixNano()
+			s.from = e.At.Add(-b.Took()).UnixNano()
 		}
 		code := ""
 		if b.Error != nil {
@@ -262,7 +252,7 @@ func (v *View) spanCall(e *Event, b effectHead) {
 			s.again(e.At, "", time.Time{})
 		}
 		if s.from == 0 {
-			s.from = e.At.Add(-took).UnixNano()
+			s.from = e.At.Add(-b.Took()).UnixNano()
 		}
 		if s.Kind != SpanCall { // the step or the visit goes on
 			return

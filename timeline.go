@@ -107,9 +107,14 @@ const maxAskers = 3
 // asked are who asks at the gates that are open.
 func (v *View) asked() (names []string) {
 	for s := range v.open {
-		if s.Kind == SpanGate && s.State == NodeWaiting {
-			names = append(names, lastSegment(AskerPath(GateKind(s.Name), s.Path)))
+		if s.Kind != SpanGate || s.State != NodeWaiting {
+			continue
 		}
+		name := lastSegment(s.Path)
+		if n := v.home(s.Path); n != nil {
+			name = n.Name
+		}
+		names = append(names, name)
 	}
 	slices.Sort(names)
 	return names[:min(len(names), maxAskers)]

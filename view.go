@@ -50,17 +50,23 @@ func NewView(name string, o *Outline) *View {
 
 // Apply takes in one event.
 func (v *View) Apply(e *Event) {
+	var call, whole *Effect // read once: most records tell of calls
+	switch e.Kind {
+	case KindEffectIntended, KindEffectFailed, KindEffectFinished:
+		if call = new(Effect); decode(e.Body, call) {
+			whole = call
+		}
+	}
 	if e.Seq <= v.Seq { // it was told and not recorded, or is known
-		v.applyTree(e)
+		v.applyTree(e, call)
 		return
 	}
 	last, before, held := v.DriveTo, v.Ledger.Used[BoundCostUSD], v.heldCost(e)
-	v.Fold.Apply(e)
-	v.applyTree(e)
-	v.applySpan(e)
+	v.Fold.apply(e, whole)
+	v.applyTree(e, call)
+	v.applySpan(e, call)
 	v.applyDrive(e, last)
-	switch e.Kind {
-	case KindEffectIntended, KindEffectFailed, KindEffectFinished:
+	if call != nil {
 		v.charge(e.Path, v.Ledger.Used[BoundCostUSD]-before)
 	}
 	for path, cost := range held {
@@ -81,8 +87,8 @@ func (v *View) heldCost(e *Event) (held map[string]int64) {
 	return held
 }
 
-// applyTree takes in what an event says of nodes.
-func (v *View) applyTree(e *Event) {
+// applyTree takes in what an event, be it of a call, says of nodes.
+func (v *View) applyTree(e *Event, call *Effect) {
 	switch e.Kind {
 	case KindIntentDraft:
 		if v.Title != "" {
@@ -124,7 +130,7 @@ func (v *View) applyTree(e *Event) {
 			v.supersede()
 		}
 	default:
-		v.applyNode(e)
+		v.applyNode(e, call)
 	}
 }
 
