@@ -123,14 +123,6 @@ func TestAnyRecordsAreSeenAsOfAnyRecord(t *testing.T) {
 	})
 }
 
-func TestDump(t *testing.T) {
-	for _, name := range []string{"doubt-used", "correction-accepted", "pipeline-rollback", "pipeline-loop", "step-ask"} {
-		e := goldenJournals(t)[name]
-		fmt.Println("==", name)
-		fmt.Println(projected(viewOf(e), e[len(e)-1].At))
-	}
-}
-
 // longTurn is a run of about n records: an agent that calls models and tools.
 func longTurn(n int) []Event {
 	j := accepted()

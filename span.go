@@ -189,7 +189,7 @@ func (v *View) applySpan(e *Event, call *Effect) {
 		s := v.span(e, e.Path, SpanVisit)
 		next := e.At.Add(time.Duration(b.DelayMs) * time.Millisecond)
 		s.again(e.At, v.same(b.Code), next)
-		s.from = next.UnixNano()
+		s.State = NodePending
 	case KindStageFinished:
 		if state, ok := stageOutcomes[BodyOf[StageFinished](e).Outcome]; ok {
 			s := v.span(e, e.Path, SpanVisit)
@@ -230,7 +230,7 @@ func (v *View) spanCall(e *Event, b *Effect) {
 	s.Attempt = uint16(min(max(b.Attempt, 1), math.MaxUint16))
 	switch {
 	case e.Kind == KindEffectIntended:
-		if s.broken || s.Kind == SpanCall && s.from != 0 && s.to == 0 && s.State == NodeRunning {
+		if s.broken || s.Kind == SpanCall && s.from != 0 && s.to == 0 { // its drive ended first
 			s.again(v.lastSeen, "", time.Time{})
 		}
 		if s.from == 0 || s.Kind == SpanCall {
@@ -246,7 +246,7 @@ func (v *View) spanCall(e *Event, b *Effect) {
 			code = v.same(b.Error.Code)
 		}
 		s.again(e.At, code, b.RetryAt.Time)
-		s.from = max(e.At.UnixNano(), b.RetryAt.UnixNano())
+		s.State = NodePending
 	default:
 		if s.broken { // somebody says what came of it
 			s.again(e.At, "", time.Time{})
@@ -358,6 +358,7 @@ func (v *View) endSpans(at time.Time) {
 	for s := range v.open {
 		switch {
 		case s.from == 0: // it never began
+			s.State = NodeCancelled
 		case s.broken:
 		default:
 			v.endSpan(s, at, NodeCancelled)

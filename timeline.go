@@ -372,7 +372,7 @@ func (t *Timeline) bars(s *Span) (bars []Bar) {
 		b.Width = t.X(b.To) - b.X
 		bars = append(bars, b)
 	}
-	var ended time.Time
+	var ended, due time.Time
 	wait := func(next time.Time) {
 		if !ended.IsZero() && next.After(ended) {
 			add(Bar{From: ended, To: next, Wait: true, State: NodePending})
@@ -388,9 +388,10 @@ func (t *Timeline) bars(s *Span) (bars []Bar) {
 			}
 		}
 		add(b)
-		ended = y.To
+		ended, due = y.To, y.Next
 	}
-	if s.from == 0 {
+	if s.from == 0 { // the next attempt has not begun
+		wait(due)
 		return bars
 	}
 	b := Bar{From: s.Started(), To: s.Ended(), State: s.State, Open: s.broken}
@@ -412,7 +413,7 @@ func (t *Timeline) fit(skip int) {
 		at[min(r.Depth, len(at)-1)]++
 	}
 	deepest, sum := 0, at[0]
-	for deepest+1 < len(at) && (deepest == 0 || sum+at[deepest+1] <= timelineRows) {
+	for deepest+1 < len(at) && (sum <= 1 || sum+at[deepest+1] <= timelineRows) { // one row would say little
 		deepest++
 		sum += at[deepest]
 	}
@@ -489,8 +490,9 @@ func mergedBars(bars []Bar, near float64) []Bar {
 			had.State = b.State
 		}
 	}
-	for _, w := range waits { // those that are still between two
-		if i, _ := slices.BinarySearchFunc(out, w.X, func(b Bar, x float64) int { return cmp.Compare(b.X, x) }); i > 0 && i < len(out) && w.X >= out[i-1].X+out[i-1].Width {
+	for _, w := range waits { // those that are in none of them
+		i, _ := slices.BinarySearchFunc(out, w.X, func(b Bar, x float64) int { return cmp.Compare(b.X, x) })
+		if w.Width >= near && (i == 0 || w.X > out[i-1].X+out[i-1].Width-near) {
 			out = slices.Insert(out, i, w)
 		}
 	}
