@@ -3,6 +3,7 @@ package tipstaff
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
@@ -251,7 +252,7 @@ func (t *Timeline) window(v *View, q TimelineQuery, now time.Time) {
 		x, at = b.X+b.Width, b.To
 	}
 	for _, b := range t.idle {
-		if last := len(t.Breaks) - 1; last >= 0 && b.X-t.Breaks[last].X-t.Breaks[last].Width < timelineNear {
+		if last := len(t.Breaks) - 1; last >= 0 && b.X-t.Breaks[last].X-t.Breaks[last].Width < timelineNear && (b.Why == t.Breaks[last].Why || len(t.idle) > timelineRows) {
 			had := &t.Breaks[last]
 			had.To, had.Width, had.Idle, had.Count = b.To, b.X+b.Width-had.X, had.Idle+b.Idle, had.Count+1
 			continue
@@ -491,7 +492,7 @@ func mergedBars(bars []Bar, near float64) []Bar {
 		}
 	}
 	for _, w := range waits { // those that are in none of them
-		i, _ := slices.BinarySearchFunc(out, w.X, func(b Bar, x float64) int { return cmp.Compare(b.X, x) })
+		i := sort.Search(len(out), func(i int) bool { return out[i].X > w.X })
 		if w.Width >= near && (i == 0 || w.X > out[i-1].X+out[i-1].Width-near) {
 			out = slices.Insert(out, i, w)
 		}
