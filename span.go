@@ -18,6 +18,7 @@ type Span struct {
 	Path     string // of a gate its key
 	Name     string // what is called; of a gate its kind
 	Kind     SpanKind
+	calling  bool   // an attempt is under way
 	broken   bool   // its drive ended first
 	segment  uint16 // of the run's history: part of the idempotency key
 	Attempt  uint16 // the last; 0: nothing was called
@@ -111,7 +112,8 @@ func (s *Span) rest() *SpanMore {
 // span is the one that goes on at a path, or a new one.
 func (v *View) span(e *Event, path string, kind SpanKind) *Span {
 	s := v.spans[path]
-	if over := s != nil && s.to != 0 && !s.broken; s == nil || over && (e.Kind == KindEffectIntended || e.Kind.OpensGate() || e.Kind == KindStageStarted) {
+	over := s != nil && s.to != 0 && !s.broken
+	if s == nil || over && (e.Kind == KindEffectIntended || e.Kind.OpensGate() || e.Kind == KindStageStarted || int(s.segment) != v.segment&math.MaxUint16) {
 		s = &Span{Path: path, Kind: kind, First: e.Seq, segment: uint16(v.segment)}
 		v.spans[path], v.open[s] = s, true
 		if n := v.home(path); n != nil {
@@ -155,7 +157,7 @@ func (v *View) endSpan(s *Span, at time.Time, state NodeState) {
 	if s.to == 0 {
 		s.to = at.UnixNano()
 	}
-	s.State, s.broken = state, false
+	s.State, s.calling, s.broken = state, false, false
 	delete(v.open, s)
 }
 
@@ -168,7 +170,7 @@ func (s *Span) again(at time.Time, code string, next time.Time) {
 		m := s.rest()
 		m.Tries = append(m.Tries, Try{moment(s.from), moment(s.to), code, next})
 	}
-	s.from, s.to, s.broken = 0, 0, false
+	s.from, s.to, s.calling, s.broken = 0, 0, false, false
 }
 
 // applySpan follows calls, steps, visits and gates.
@@ -230,13 +232,13 @@ func (v *View) spanCall(e *Event, b *Effect) {
 	s.Attempt = uint16(min(max(b.Attempt, 1), math.MaxUint16))
 	switch {
 	case e.Kind == KindEffectIntended:
-		if s.broken || s.Kind == SpanCall && s.from != 0 && s.to == 0 { // its drive ended first
+		if s.broken || s.calling { // the drive of the last one ended first
 			s.again(v.lastSeen, "", time.Time{})
 		}
 		if s.from == 0 || s.Kind == SpanCall {
 			s.from = e.At.UnixNano()
 		}
-		s.State = NodeRunning
+		s.State, s.calling = NodeRunning, true
 	case e.Kind == KindEffectFailed:
 		if s.from == 0 {
 			s.from = e.At.Add(-b.Took()).UnixNano()
@@ -254,7 +256,7 @@ func (v *View) spanCall(e *Event, b *Effect) {
 		if s.from == 0 {
 			s.from = e.At.Add(-b.Took()).UnixNano()
 		}
-		if s.Kind != SpanCall { // the step or the visit goes on
+		if s.calling = false; s.Kind != SpanCall { // the step or the visit goes on
 			return
 		}
 		state := NodeDone
@@ -339,17 +341,22 @@ func (v *View) same(s string) string {
 	return s
 }
 
+// brokenState is that of an attempt whose drive ended first.
+func (s *Span) brokenState() NodeState {
+	if s.Class == flow.Once {
+		return NodeUncertain
+	}
+	return NodeCancelled
+}
+
 // breakSpans is what the end of a drive does to calls under way. Steps, visits and gates go
 // on when somebody drives the run again.
 func (v *View) breakSpans(at time.Time) {
 	for s := range v.open {
-		if s.Kind != SpanCall || s.from == 0 || s.to != 0 {
+		if !s.calling {
 			continue
 		}
-		s.to, s.State, s.broken = max(s.from, at.UnixNano()), NodeCancelled, true
-		if s.Class == flow.Once {
-			s.State = NodeUncertain
-		}
+		s.to, s.State, s.calling, s.broken = max(s.from, at.UnixNano()), s.brokenState(), false, true
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sort"
 	"time"
-
-	"github.com/tipstaff/tipstaff/flow"
 )
 
 // drive is a stretch of time in which somebody drove the run.
@@ -125,6 +123,7 @@ func (v *View) asked() (names []string) {
 type TimelineQuery struct {
 	From, To time.Time // zero: from the first record, up to now or the end
 	Real     bool      // the axis is the clock; else the time that the run was driven
+	Lost     bool      // its owner is gone, which nobody has recorded yet
 	Width    int       // pixels; 0 is 1000
 	Skip     int       // rows before the first
 }
@@ -150,6 +149,7 @@ type Timeline struct {
 
 	scale float64 // pixels for a nanosecond
 	idle  []Break // the same, one by one
+	lost  time.Time
 }
 
 // Break is a stretch of time in which nobody drove the run, or several that are near each
@@ -194,7 +194,9 @@ func (v *View) Timeline(q TimelineQuery, now time.Time) Timeline {
 		t.Width = 1000
 	}
 	t.window(v, q, now)
-	for _, m := range v.marks {
+	all := slices.Concat(v.marks, t.Marks)
+	t.Marks = nil
+	for _, m := range all {
 		if !m.At.Before(t.From) && !m.At.After(t.To) {
 			m.X = t.X(m.At)
 			t.Marks = append(t.Marks, m)
@@ -229,9 +231,13 @@ func (t *Timeline) window(v *View, q TimelineQuery, now time.Time) {
 		t.rested(rest, d.from)
 		rest = Break{From: d.to, Why: d.how, For: d.asked}
 	}
-	if !v.drivenNow() {
-		t.rested(rest, end)
+	if v.drivenNow() {
+		if rest.Why, rest.For, rest.From = MarkKill, nil, end; q.Lost {
+			rest.From, t.lost = v.DriveTo, v.DriveTo
+			t.Marks = append(t.Marks, Mark{At: t.lost, Kind: MarkKill, Seq: v.Seq, Count: 1})
+		}
 	}
+	t.rested(rest, end)
 
 	driven, pixels, each := t.To.Sub(t.From), float64(t.Width), 0.0
 	if len(t.idle) > 0 && !q.Real {
@@ -383,10 +389,7 @@ func (t *Timeline) bars(s *Span) (bars []Bar) {
 		wait(y.From)
 		b := Bar{From: y.From, To: y.To, State: NodeFailed, Code: y.Code}
 		if y.Code == "" { // its drive ended first
-			b.State, b.Open = NodeCancelled, true
-			if s.Class == flow.Once {
-				b.State = NodeUncertain
-			}
+			b.State, b.Open = s.brokenState(), true
 		}
 		add(b)
 		ended, due = y.To, y.Next
@@ -396,7 +399,11 @@ func (t *Timeline) bars(s *Span) (bars []Bar) {
 		return bars
 	}
 	b := Bar{From: s.Started(), To: s.Ended(), State: s.State, Open: s.broken}
-	if s.to == 0 {
+	switch {
+	case s.to != 0:
+	case s.calling && !t.lost.IsZero():
+		b.To, b.State, b.Open = t.lost, s.brokenState(), true
+	default:
 		b.To = t.To
 	}
 	wait(b.From)

@@ -111,6 +111,14 @@ root@2 refused: 48h4m35s–48h4m35s refused; 48h4m40s–48h4m50s cancelled;
 		t.Error(early)
 	}
 
+	// In the middle of a call, with an owner that is gone before anybody has said so.
+	gone := drawn(viewOf(tale(t, eventful)[:18]).Timeline(TimelineQuery{Lost: true}, dawn.Add(173000*time.Second)))
+	for _, want := range []string{"break 48h0m50s +2m30s kill []\n", "mark 48h0m50s kill\n", "  b running: 48h0m40s–48h0m50s uncertain open;\n"} {
+		if !strings.Contains(gone, want) {
+			t.Errorf("no %q in\n%s", want, gone)
+		}
+	}
+
 	// The axis is the time driven: 30 s, 10 s and 40 s in what the three breaks leave.
 	second := (1000 - 3*breakWidth) / 80
 	for _, c := range []struct {
@@ -145,6 +153,36 @@ root done: 48h0m40s–48h0m50s uncertain open; 48h0m50s–48h4m20s waits;
   b done: 48h0m40s–48h0m50s uncertain open; 48h0m50s–48h4m20s waits;
 `, drawn(some)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The call of a tool stage and that of a dispatch are their visit and their step: killed in
+// the middle, they say so.
+func TestTimelineOfACallThatIsItsStep(t *testing.T) {
+	j := tale(t, `
+		1s run.started - 1 {}
+		2s stage.started work#1 1 {"stage":"work","visit":1,"attempt":1}
+		3s effect.intended work#1 1 {"name":"tool.call","class":"once","attempt":1}
+		9s run.resumed - 2 {}
+		10s effect.intended work#1 2 {"name":"tool.call","class":"once","attempt":2}
+		12s effect.finished work#1 2 {"name":"tool.call","attempt":2}
+		13s stage.finished work#1 2 {"stage":"work","visit":1,"outcome":"success"}
+		14s stage.started work#2 2 {"stage":"work","visit":2,"attempt":1}
+		15s stage.retrying work#2 2 {"stage":"work","visit":2,"next_attempt":2,"delay_ms":5000,"code":"bad"}
+		20s stage.started work#2 2 {"stage":"work","visit":2,"attempt":2}
+		21s stage.finished work#2 2 {"stage":"work","visit":2,"outcome":"error"}`)
+	v := NewView("", &Outline{Kind: ProgramPipeline, ID: "p"})
+	for i := range j {
+		v.Apply(&j[i])
+	}
+	got := drawn(v.Timeline(TimelineQuery{}, v.At))
+	for _, want := range []string{
+		"    work#1 done: 2s–3s uncertain open; 3s–10s waits; 10s–13s done;\n",
+		"    work#2 failed: 14s–15s failed bad; 15s–20s waits; 20s–21s failed;\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
 	}
 }
 
