@@ -74,7 +74,10 @@ type QueuedBy struct {
 
 // Apply adds one record. Records come in order; one that was added before is
 // left out.
-func (f *Fold) Apply(e *Event) {
+func (f *Fold) Apply(e *Event) { f.apply(e, nil) }
+
+// apply adds a record whose body, of a call, may be known.
+func (f *Fold) apply(e *Event, effect *Effect) {
 	if e.Seq <= f.Seq {
 		return
 	}
@@ -83,6 +86,7 @@ func (f *Fold) Apply(e *Event) {
 	}
 	f.Seq, f.At = e.Seq, e.At
 	f.applyRest(e)
+	f.Life.apply(e, f.DriveTo)
 	f.DriveTime.Apply(string(e.Kind), e.Epoch, e.At, e.Body)
 	if e.Kind.Envelope() {
 		f.applyEnvelope(e)
@@ -101,7 +105,7 @@ func (f *Fold) Apply(e *Event) {
 		body := BodyOf[RunContinued](e)
 		f.Ledger.carry(body.Used, f.withOwn(body.Limit))
 	case KindEffectIntended, KindEffectFailed, KindEffectFinished:
-		f.applyEffect(e)
+		f.applyEffect(e, effect)
 	case KindEffectGiven:
 		if _, has := f.Given[e.Path]; !has { // the first counts
 			put(&f.Given, e.Path, e.Seq)
@@ -326,10 +330,11 @@ func (f *Fold) withOwn(limit flow.Use) flow.Use {
 	return limit
 }
 
-func (f *Fold) applyEffect(e *Event) {
-	var body Effect
-	if !decode(e.Body, &body) {
-		return
+func (f *Fold) applyEffect(e *Event, body *Effect) {
+	if body == nil {
+		if body = new(Effect); !decode(e.Body, body) {
+			return
+		}
 	}
 	f.Step = leafOf(e.Path)
 	f.doubt(e.Kind, e.Path, body.Class)

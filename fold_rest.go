@@ -13,7 +13,7 @@ import (
 
 // foldRules is the version of what a fold adds up. One that was stored by other rules is
 // made anew from the records.
-const foldRules = 1
+const foldRules = 2
 
 // ReadFold is a fold as it was stored. Where it cannot be used it is one of no records.
 func ReadFold(stored []byte) *Fold {
@@ -44,6 +44,9 @@ type FoldRest struct {
 
 	Files    []EvidenceFile `json:"files,omitempty"` // the last of them
 	Warnings []Problem      `json:"warnings,omitempty"`
+
+	// Life is open where the run is: [Status] says how long that has lasted.
+	Life Life `json:"life,omitzero"`
 }
 
 // How many files and warnings a fold keeps.

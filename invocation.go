@@ -74,8 +74,6 @@ func (n *Node) told(e *Event) {
 		}
 	case KindAgentToolCallRequest:
 		w.calling(BodyOf[AgentToolCallRequest](e).ID, true)
-	case KindAgentToolCallResult:
-		w.calling(BodyOf[AgentToolCallResult](e).ID, false)
 	}
 	if n.State == NodeRunning {
 		n.Note = n.invocationText()

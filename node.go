@@ -49,7 +49,12 @@ type Node struct {
 	Invocation  *Invocation // nil: it is a place in the program
 	Invocations []*Node     // of workers, that did its work: their state is not its own
 
-	outlined bool // the program named it; else a record did
+	Superseded bool // by a later revision of the program
+
+	outlined bool    // the program named it; else a record did
+	spans    []*Span // what happened in it, in the order in which it began
+	call     *Span   // its own, the last
+	cost     USD     // of itself
 }
 
 // Walk calls f for n and all below it.
@@ -157,7 +162,7 @@ func withinAgent(path string) bool {
 var agentActivities = []string{"tool.catalog", "router.narrow", "memory.recall", "plan.check"}
 
 // applyNode takes in what happens at a place of the program.
-func (v *View) applyNode(e *Event) {
+func (v *View) applyNode(e *Event, call *Effect) {
 	if v.pipeline && v.applyStage(e) || e.Path == "" || v.applyDelivery(e) {
 		return
 	}
@@ -168,7 +173,7 @@ func (v *View) applyNode(e *Event) {
 	path := v.place(e.Path)
 	switch e.Kind {
 	case KindEffectIntended, KindEffectFailed, KindEffectFinished:
-		v.applyCall(e, path)
+		v.applyCall(e, path, call)
 	case KindToolProgress: // what comes before the call is known to run, or after, is let go
 		if n := v.byPath[path]; n != nil && n.State == NodeRunning {
 			n.Note = BodyOf[ToolProgress](e).String()
@@ -186,8 +191,7 @@ func (v *View) applyNode(e *Event) {
 
 // applyCall takes in the begin or the end of a call. Where it is not the node's own,
 // the node goes on.
-func (v *View) applyCall(e *Event, path string) {
-	b := BodyOf[Effect](e)
+func (v *View) applyCall(e *Event, path string, b *Effect) {
 	if slices.Contains(agentActivities, b.Name) && parentPath(path) != "" {
 		switch n := v.at(parentPath(path)); {
 		case e.Kind == KindEffectIntended:
@@ -459,6 +463,9 @@ func (w *AgentWork) apply(e *Event, call string) {
 	case KindAgentToolCallRequest:
 		b := BodyOf[AgentToolCallRequest](e)
 		w.names[call] = b.Title()
+	case KindAgentToolCallResult: // it is not made again
+		w.calling(call, false)
+		delete(w.names, call)
 	}
 }
 

@@ -61,6 +61,7 @@ type Run struct {
 	// Artifacts are what it has brought forth and keeps, the last of them.
 	Artifacts []EvidenceFile `json:"artifacts,omitempty"`
 	Warnings  []Problem      `json:"warnings,omitempty"`
+	Life      *Life          `json:"life,omitempty"` // nil: nothing has happened to it
 }
 
 // LastDrive is what is recorded of who drives a run.

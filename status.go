@@ -90,6 +90,9 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 		Control:       control,
 		ControlReason: reason,
 	}
+	if len(fold.Life.Segments) > 0 {
+		run.Life = fold.life(condition, now)
+	}
 	fold.show(&run, fold.Owned, len(waitsOn) < len(open))
 	return run
 }

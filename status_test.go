@@ -122,6 +122,7 @@ func TestStatusShowsWhatTheFoldHolds(t *testing.T) {
 			"iterations": {},
 		},
 		Lifecycle: Lifecycle(j),
+		Life:      j.fold().life("", now),
 		Artifacts: []EvidenceFile{{Name: "outputs", Kind: "outputs", Digest: "sha256:o"}},
 	}
 	a, _ := json.MarshalIndent(got, "", " ")

@@ -21,6 +21,15 @@ type View struct {
 	pipeline bool // the only root is a pipeline
 	byPath   map[string]*Node
 	askers   map[string]string // of gates: the path of who asked, by the key
+
+	spans     map[string]*Span // the last at each path
+	open      map[*Span]bool   // that have not ended
+	names     map[string]string
+	approvals map[Approved]*Approved
+	segment   int // of the history
+	drives    []drive
+	marks     []Mark
+	lastSeen  time.Time // the end of the last drive
 }
 
 // ProgramPipeline is the kind of a program, and of an outline whose children are
@@ -30,7 +39,8 @@ const ProgramPipeline = "pipeline"
 // NewView shows a program before its first record. Without an outline the tree grows
 // as records name places in it.
 func NewView(name string, o *Outline) *View {
-	v := &View{Name: name, byPath: map[string]*Node{}, askers: map[string]string{}}
+	v := &View{Name: name, byPath: map[string]*Node{}, askers: map[string]string{}, spans: map[string]*Span{}, open: map[*Span]bool{},
+		names: map[string]string{}, approvals: map[Approved]*Approved{}}
 	if o != nil {
 		v.pipeline = o.Kind == ProgramPipeline
 		v.Roots = append(v.Roots, v.outline(o, ""))
@@ -40,7 +50,45 @@ func NewView(name string, o *Outline) *View {
 
 // Apply takes in one event.
 func (v *View) Apply(e *Event) {
-	v.Fold.Apply(e)
+	var call, whole *Effect // read once: most records tell of calls
+	switch e.Kind {
+	case KindEffectIntended, KindEffectFailed, KindEffectFinished:
+		if call = new(Effect); decode(e.Body, call) {
+			whole = call
+		}
+	}
+	if e.Seq <= v.Seq { // it was told and not recorded, or is known
+		v.applyTree(e, call)
+		return
+	}
+	last, before, held := v.DriveTo, v.Ledger.Used[BoundCostUSD], v.heldCost(e)
+	v.Fold.apply(e, whole)
+	v.applyTree(e, call)
+	v.applySpan(e, call)
+	v.applyDrive(e, last)
+	if call != nil {
+		v.charge(e.Path, v.Ledger.Used[BoundCostUSD]-before)
+	}
+	for path, cost := range held {
+		v.charge(path, cost)
+	}
+}
+
+// heldCost is what the end of a run charges for calls under way, by their paths.
+func (v *View) heldCost(e *Event) (held map[string]int64) {
+	if !e.Kind.Terminal() {
+		return nil
+	}
+	for path, reserve := range v.Ledger.Open {
+		if !v.Ledger.Suspended[path] {
+			put(&held, path, reserve[BoundCostUSD])
+		}
+	}
+	return held
+}
+
+// applyTree takes in what an event, be it of a call, says of nodes.
+func (v *View) applyTree(e *Event, call *Effect) {
 	switch e.Kind {
 	case KindIntentDraft:
 		if v.Title != "" {
@@ -82,7 +130,7 @@ func (v *View) Apply(e *Event) {
 			v.supersede()
 		}
 	default:
-		v.applyNode(e)
+		v.applyNode(e, call)
 	}
 }
 
@@ -154,7 +202,7 @@ func (v *View) supersede() {
 		}
 		r.Walk(func(n *Node) {
 			if (n.State == NodePending || n.State == NodeRunning || n.State == NodeWaiting) && len(n.Children) == 0 {
-				n.State, n.Note = NodeSkipped, "superseded"
+				n.State, n.Note, n.Superseded = NodeSkipped, "superseded", true
 			}
 		})
 	}

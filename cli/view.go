@@ -149,32 +149,6 @@ var marks = map[tipstaff.NodeState]span{
 	tipstaff.NodeSkipped:   {"-", dim},
 }
 
-// leaves counts n's leaves, and those that have ended well.
-func leaves(n *tipstaff.Node) (ended, all int) {
-	n.Walk(func(n *tipstaff.Node) {
-		if len(n.Children) == 0 && n.Invocation == nil {
-			all++
-			if n.State == tipstaff.NodeDone {
-				ended++
-			}
-		}
-	})
-	return ended, all
-}
-
-// span of time from the first start to the last end below n.
-func times(n *tipstaff.Node) (from, to time.Time) {
-	n.Walk(func(n *tipstaff.Node) {
-		if !n.Started.IsZero() && (from.IsZero() || n.Started.Before(from)) {
-			from = n.Started
-		}
-		if n.Ended.After(to) {
-			to = n.Ended
-		}
-	})
-	return from, to
-}
-
 // row is a line of the tree: one node, or several siblings that are alike.
 type row struct {
 	depth  int
@@ -276,76 +250,24 @@ func (r row) line(v view, width int, now time.Time) line {
 	if r.more > 0 {
 		return line{indent, say(dim, fmt.Sprintf("… %d more", r.more))}
 	}
-	state := v.shown(r)
-	l := line{indent, marks[state], say(plain, " ")}
 	if r.node == nil {
-		return append(l, say(dim, fmt.Sprintf("%d %s", r.alike, r.state)))
+		return line{indent, marks[r.state], say(plain, " "), say(dim, fmt.Sprintf("%d %s", r.alike, r.state))}
 	}
-	n := r.node
-	l = append(l, say(plain, n.Name))
+	n := v.Row(r.node, r.state, r.folded, now)
+	l := line{indent, marks[n.Shown], say(plain, " "), say(plain, n.Name)}
 	if width >= minLabelWidth {
-		l = l.and(dim, title(n, r.folded))
+		l = l.and(dim, n.Title)
 	}
-	var visit, used string
+	var visit, took, used string
 	if n.Stage != nil {
 		visit, used = n.Stage.String(), n.Stage.Usage()
 	}
-	l = l.and(plain, visit).and(dim, elapsed(n, state, now)).and(dim, used)
+	if n.Timed {
+		took = human(n.Elapsed)
+	}
+	l = l.and(plain, visit).and(dim, took).and(dim, used)
 	if n.Note != n.Label {
 		l = l.and(plain, n.Note)
 	}
 	return l
-}
-
-// shown is the state of a row in the light of the run's: in a run that completed,
-// a branch with a failure went on from it, and nothing works while nobody drives.
-func (v view) shown(r row) tipstaff.NodeState {
-	branch := r.node != nil && len(r.node.Children) > 0
-	switch {
-	case branch && r.node.Kind == tipstaff.ProgramPipeline && v.Status == "failed":
-		return tipstaff.NodeFailed
-	case branch && r.node.Kind == tipstaff.ProgramPipeline && v.Status == "cancelled":
-		return tipstaff.NodeCancelled
-	case v.Status == "completed" && branch && !r.state.Quiet():
-		return tipstaff.NodeDone
-	case !v.Driven() && branch && r.state == tipstaff.NodeRunning:
-		return tipstaff.NodePending
-	}
-	return r.state
-}
-
-// title is what a node does; of a branch, how far it got.
-func title(n *tipstaff.Node, folded bool) string {
-	if len(n.Children) == 0 {
-		return n.Label
-	}
-	ended, all := leaves(n)
-	if !folded && ended == 0 {
-		return n.Kind
-	}
-	return tipstaff.Joined(" ", n.Kind, fmt.Sprintf("%d/%d", ended, all))
-}
-
-// elapsed is how long n took, or has been taking.
-func elapsed(n *tipstaff.Node, s tipstaff.NodeState, now time.Time) string {
-	from, to := times(n)
-	switch {
-	case n.Stage != nil:
-		from, to = n.Started, n.Ended
-	case n.Kind == tipstaff.ProgramPipeline: // its stages tell of their last visits alone, the header of the whole
-		return ""
-	}
-	switch {
-	case from.IsZero():
-		return ""
-	case s == tipstaff.NodePending:
-		return ""
-	case s == tipstaff.NodeRunning || s == tipstaff.NodeWaiting:
-		return human(now.Sub(from))
-	case len(n.Children) == 0 && n.Took > 0:
-		return human(n.Took)
-	case to.IsZero():
-		return ""
-	}
-	return human(to.Sub(from))
 }

@@ -174,7 +174,7 @@ const idPattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 
 // shared are types that many answers hold, which are described once.
 var shared = []reflect.Type{
-	reflect.TypeFor[tipstaff.Gate](), reflect.TypeFor[tipstaff.NextCall](), reflect.TypeFor[tipstaff.Problem](), reflect.TypeFor[tipstaff.Outline](), reflect.TypeFor[tipstaff.MetricRow](),
+	reflect.TypeFor[tipstaff.Gate](), reflect.TypeFor[tipstaff.NextCall](), reflect.TypeFor[tipstaff.Problem](), reflect.TypeFor[tipstaff.Outline](), reflect.TypeFor[tipstaff.MetricRow](), reflect.TypeFor[tipstaff.Life](),
 }
 
 // schemaOf describes the JSON of a type; own is the shared type that is being described.
