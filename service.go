@@ -118,7 +118,8 @@ type Envelopes interface {
 	// Envelope is the state of a run in JSON: as it is now or, if one is named, as it was
 	// at a checkpoint.
 	Envelope(ctx context.Context, run ID, checkpoint string) ([]byte, error)
-	// Graph draws a run, as mermaid or dot, with how often each edge was taken.
+	// Graph draws a run, as mermaid or dot, with how often each edge was taken. As json it
+	// is the shape of the pipeline alone, a [Graph] for a [GraphFold].
 	Graph(ctx context.Context, run ID, format string) ([]byte, error)
 }
 
