@@ -118,7 +118,8 @@ type Envelopes interface {
 	// Envelope is the state of a run in JSON: as it is now or, if one is named, as it was
 	// at a checkpoint.
 	Envelope(ctx context.Context, run ID, checkpoint string) ([]byte, error)
-	// Graph draws a run, as mermaid or dot, with how often each edge was taken.
+	// Graph draws a run, as mermaid or dot, with how often each edge was taken. As json it
+	// is the shape of the pipeline alone, a [Graph] for a [GraphFold].
 	Graph(ctx context.Context, run ID, format string) ([]byte, error)
 }
 
@@ -330,7 +331,39 @@ type ListRequest struct {
 	Own     bool   `json:"own,omitempty"`
 	// Project selects runs that are about a folder.
 	Project string `json:"project_dir,omitempty"`
-	Count   bool   `json:"count,omitempty"` // also tell how many there are
+	// Kind and Program select by the kind and the name of the program, User by whose runs
+	// they are, Parent those that come from a run, Since those made then or later.
+	Kind    string    `json:"kind,omitempty"`
+	Program string    `json:"program,omitempty"`
+	User    string    `json:"user,omitempty"`
+	Parent  ID        `json:"parent_run_id,omitzero"`
+	Since   time.Time `json:"since,omitzero"`
+	// Labels selects those with these labels; the value "" is any.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Text is looked for in titles, names of programs, labels and ids of the newest 100,000
+	// runs, small and capital letters alike.
+	Text    string `json:"text,omitempty"`
+	Count   bool   `json:"count,omitempty"`    // also tell how many there are
+	CountTo int    `json:"count_to,omitempty"` // of Count: no further than this, and one; 0: all
+	// Today has the page tell what all runs that the caller may see are doing, and what
+	// they have done since then. Zero: it does not.
+	Today time.Time `json:"today,omitzero"`
+}
+
+// CountMost is how far runs are counted one by one: there may be more.
+const CountMost = 1000
+
+// RunCounts is what runs are doing. Of those that ended, CountMost + 1 means more than that.
+type RunCounts struct {
+	Running     int `json:"running"`
+	Waiting     int `json:"waiting"`
+	Interrupted int `json:"interrupted"`
+	// Of runs that ended since the time that was asked for, and of runs that began since:
+	Ended int `json:"ended"`
+	Cost  USD `json:"cost_usd"`
+	// Partial: more than CountMost runs have not ended, and only the newest of them are in
+	// the first three and in the cost.
+	Partial bool `json:"partial,omitempty"`
 }
 
 // InboxRequest selects undecided gates.
@@ -384,7 +417,8 @@ type RunPage struct {
 	Runs []Run `json:"runs"`
 	Next ID    `json:"next,omitzero"` // zero: no more
 	// Total is how many there are on all pages, if that was asked for.
-	Total int `json:"total,omitempty"`
+	Total  int        `json:"total,omitempty"`
+	Counts *RunCounts `json:"counts,omitempty"` // if they were asked for
 	// Strays is how many runs have left signed files beside a store that holds no run at
 	// all: its database was removed or replaced.
 	Strays int `json:"strays,omitempty"`

@@ -32,9 +32,11 @@ type Reader interface {
 	Run(ctx context.Context, run string) (Row, error) // ErrNoRun
 	Runs(context.Context, Query) ([]Row, error)       // newest first
 	Gates(context.Context, GateQuery) ([]GateRow, error)
-	// CountRuns is how many runs a query selects, whatever its limit, and CountGates how
-	// many gates, by kind.
+	// CountRuns is how many runs a query selects, up to its limit, and CountGates how many
+	// gates, by kind. CostOfRuns is what they have cost, as their rows say: of runs that
+	// have ended, all of it.
 	CountRuns(context.Context, Query) (int, error)
+	CostOfRuns(context.Context, Query) (int64, error)
 	CountGates(context.Context, GateQuery) (map[string]int, error)
 	// Records gives stored bytes after seq, ascending, at most limit.
 	Records(ctx context.Context, run string, after int64, limit int) ([]Stored, error)
@@ -86,6 +88,9 @@ type NewRun struct {
 	// the request that makes it, and KeyDigest what that asks for: a key makes one run
 	// ([KnownKey]). "": it has none.
 	Project, Key, KeyDigest string
+	// Name is that of its program, Parent the run that it comes from, for lists; "": none.
+	Name, Parent string
+	Labels       map[string]string
 }
 
 // Row is a run as stored.
@@ -154,7 +159,19 @@ type Query struct {
 	// Only those of a user, and of an Envelope, a request, a thread, a folder or the key of
 	// a request; "": all. The Project "." is the workspace itself.
 	User, Envelope, Request, Thread, Project, Key string
+	// Only those of a kind of program or of the name of one, and those that come from a run;
+	// "": all.
+	Kind, Name, Parent string
+	// Labels selects those with these; the value "" is any. Text selects those of the newest
+	// [SearchedRuns] in whose title, name, labels or id it stands, in small letters.
+	Labels     map[string]string
+	Text       string
+	Since      time.Time // made then or later, and EndedSince: ended then or later; zero: all
+	EndedSince time.Time
 }
+
+// SearchedRuns is among how many runs a text is looked for.
+const SearchedRuns = 100_000
 
 // GateQuery selects gates.
 type GateQuery struct {

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,13 +14,19 @@ import (
 const (
 	GraphMermaid = "mermaid"
 	GraphDOT     = "dot"
+	GraphJSON    = tipstaff.GraphJSON // its shape, for programs
 )
 
 // Graph draws the pipeline: where it begins, rules with their conditions, what
 // happens on errors (dotted), who requires whom (bold), and edges that lead back with
-// what limits them. counts is how often a run took each edge; nil: there is no run.
+// what limits them. counts is how often a run took each edge, which the shape leaves to
+// [tipstaff.GraphFold]; nil: there is no run.
 // The same pipeline and counts always give the same bytes.
 func (p *Pipeline) Graph(format string, counts map[Edge]int64) (string, error) {
+	if format == GraphJSON {
+		text, err := json.Marshal(p.Shape())
+		return string(text), err
+	}
 	g := &graph{p: p, counts: counts}
 	g.draw()
 	switch format {
@@ -29,7 +36,7 @@ func (p *Pipeline) Graph(format string, counts map[Edge]int64) (string, error) {
 		return g.dot(), nil
 	}
 	return "", &tipstaff.Error{Code: tipstaff.InvalidArgument,
-		Message: fmt.Sprintf("%q is no format of graphs; there are %s and %s", document.Brief(format), GraphMermaid, GraphDOT)}
+		Message: fmt.Sprintf("%q is no format of graphs; there are %s, %s and %s", document.Brief(format), GraphMermaid, GraphDOT, GraphJSON)}
 }
 
 // graph is a drawing before it is written down in a format.
@@ -193,4 +200,69 @@ func (g *graph) dot() string {
 	}
 	b.WriteString("}\n")
 	return b.String()
+}
+
+// wayKinds are the kinds of routes, for programs.
+var wayKinds = map[routeKind]string{byRule: tipstaff.WayRule, byDefault: tipstaff.WayDefault, byError: tipstaff.WayError, byDenial: tipstaff.WayDenied}
+
+// Shape is the pipeline as a graph without a run: stages by index; entries, then routes by
+// stage, then dependencies.
+func (p *Pipeline) Shape() tipstaff.Graph {
+	g := tipstaff.Graph{Name: p.Name, MaxIterations: p.MaxIterations, Stages: []tipstaff.GraphStage{}, Edges: []tipstaff.GraphEdge{}}
+	for _, a := range p.Agents {
+		g.Stages = append(g.Stages, tipstaff.GraphStage{Name: a.Name, Kind: string(a.Way), Label: a.Label(), Entry: a.Entry, MaxVisits: a.MaxVisits,
+			State: tipstaff.NodePending.String()})
+		if a.Entry {
+			g.Edges = append(g.Edges, tipstaff.GraphEdge{From: Start, To: a.Name, Kind: tipstaff.EdgeEntry})
+		}
+	}
+	for _, a := range p.Agents {
+		g.Edges = append(g.Edges, p.routeEdges(a)...)
+	}
+	p.renew(g.Edges)
+	for _, a := range p.Agents {
+		for _, name := range a.Requires {
+			g.Edges = append(g.Edges, tipstaff.GraphEdge{From: name, To: a.Name, Kind: tipstaff.EdgeRequires, Any: a.Join == joinAny})
+		}
+		for _, name := range a.After {
+			g.Edges = append(g.Edges, tipstaff.GraphEdge{From: name, To: a.Name, Kind: tipstaff.EdgeAfter})
+		}
+	}
+	return g
+}
+
+// routeEdges are the edges on from a stage, each with the ways that lead along it.
+func (p *Pipeline) routeEdges(a *Agent) (edges []tipstaff.GraphEdge) {
+	add := func(to string, w tipstaff.GraphWay) {
+		i := slices.IndexFunc(edges, func(e tipstaff.GraphEdge) bool { return e.To == to })
+		if i < 0 {
+			edge := Edge{a.Name, to}
+			i = len(edges)
+			edges = append(edges, tipstaff.GraphEdge{From: a.Name, To: to, Kind: tipstaff.EdgeRoute, Back: p.IsCycle(a.Name, to),
+				Limit: p.limits[edge], PerPass: p.perPass[edge]})
+		}
+		edges[i].Ways = append(edges[i].Ways, w)
+	}
+	for i, r := range a.routes() {
+		w := tipstaff.GraphWay{Kind: wayKinds[r.kind], Label: r.label, Then: r.then}
+		if r.kind == byRule { // they come first
+			w.Rule = i + 1
+		}
+		add(r.to, w)
+	}
+	if a.DefaultNext == "" && !p.depends {
+		add(End, tipstaff.GraphWay{Kind: tipstaff.WayEnd})
+	}
+	return edges
+}
+
+// renew notes which edges begin another pass of those that are limited in each.
+func (p *Pipeline) renew(edges []tipstaff.GraphEdge) {
+	for i := range edges {
+		for j, jump := range edges {
+			if inner := &edges[i]; i != j && inner.PerPass && jump.Back && p.around(Edge{jump.From, jump.To}, Edge{inner.From, inner.To}) {
+				inner.Renewed = append(inner.Renewed, j)
+			}
+		}
+	}
 }

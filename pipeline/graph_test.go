@@ -63,7 +63,7 @@ func TestGraphs(t *testing.T) {
 }
 
 func TestUnknownGraphsAreRefused(t *testing.T) {
-	if _, err := mustCheck(t, loop).Graph("svg", nil); err == nil || !strings.Contains(err.Error(), "mermaid and dot") {
+	if _, err := mustCheck(t, loop).Graph("svg", nil); err == nil || !strings.Contains(err.Error(), "mermaid, dot and json") {
 		t.Error(err)
 	}
 }

@@ -49,6 +49,8 @@ func crowded(t *testing.T, ended, asking int) *bed {
 	exec(`INSERT INTO gates (run, id, user, kind, key, opened, opened_at, expires_at) SELECT new.n, '03' || substr(new.id, 3), new.user, g.kind, g.key, g.opened, g.opened_at,
 		CASE WHEN new.n % 100 = 0 THEN 1 END FROM runs new JOIN runs old ON old.id = ? JOIN gates g ON g.run = old.n WHERE new.id LIKE '02%'`, asks.String())
 	exec(`UPDATE gates SET decided = 1 WHERE id = ?`, gate.String())
+	exec(`INSERT INTO run_search (run, text) SELECT n, id FROM runs WHERE n NOT IN (SELECT run FROM run_search)`)
+	exec(`UPDATE runs SET ended = updated WHERE state = 'completed'`)
 	b.check(tx.Commit())
 	return b
 }
@@ -88,6 +90,22 @@ func TestTooLargeInboxes(t *testing.T) {
 			costless("the first page of runs, "+what+", "+who, func(b *bed) error { _, err := b.List(ctx, req); return err })
 		}
 	}
+
+	today := time.Now().Add(-time.Hour)
+	for name, req := range map[string]tipstaff.ListRequest{
+		"runs that have completed, counted": {Status: []string{"completed"}, Count: true, CountTo: tipstaff.CountMost},
+		"runs of a kind":                    {Kind: "plan", Count: true, CountTo: tipstaff.CountMost},
+		"runs of a kind that is not there":  {Kind: "turn"},
+		"runs with a label":                 {Labels: map[string]string{"team": "red"}},
+		"runs of a program":                 {Program: "none"},
+		"children":                          {Parent: tipstaff.NewID(today)},
+		"runs since an hour":                {Since: today, Count: true, CountTo: tipstaff.CountMost},
+		"runs that have a text":             {Text: "no such text"},
+	} {
+		quickly(name, 300*time.Millisecond, list(cli(), req))
+		quickly(name+", of a user", 300*time.Millisecond, list(as("bob"), req))
+	}
+	quickly("what runs do", 2*time.Second, list(cli(), tipstaff.ListRequest{Limit: 1, Today: today}))
 
 	expired := 0 // one in a hundred, of which nobody has taken note yet
 	for _, user := range []string{"alice", "bob"} {

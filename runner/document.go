@@ -268,8 +268,8 @@ func (t pipelineText) memo(id string) flow.Memo { return flow.Memo{Summary: id} 
 
 // drawn is a drawing in a format that there is.
 func (t pipelineText) drawn(format string, counts map[pipeline.Edge]int64) ([]byte, error) {
-	if format != pipeline.GraphMermaid && format != pipeline.GraphDOT {
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "a pipeline is drawn as mermaid or dot, not as %q", format)
+	if format != pipeline.GraphMermaid && format != pipeline.GraphDOT && format != pipeline.GraphJSON {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "a pipeline is drawn as mermaid, dot or json, not as %q", format)
 	}
 	text, err := t.Graph(format, counts)
 	return []byte(text), err

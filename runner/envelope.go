@@ -226,13 +226,16 @@ func (r *Runner) graph(ctx context.Context, id tipstaff.ID, format string) ([]by
 	if !ok || text.Pipeline == nil {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "only pipelines are drawn; run %s is a %s", id, p.shared().text.described().Kind)
 	}
+	if format == pipeline.GraphJSON { // the shape, which no run changes
+		return text.drawn(format, nil)
+	}
 	counts := map[pipeline.Edge]int64{}
 	moves, err := tipstaff.Transitions(localUser(ctx), r, id) // also of what it inherits from another's run
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range moves {
-		if !strings.HasSuffix(t.Reason, "_limit") { // which was not taken
+		if t.TakesEdge() {
 			counts[pipeline.Edge{From: t.From, To: t.To}]++
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -29,7 +30,10 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 		}
 	}
 	q := flow.Query{Prefix: req.Prefix, User: visibleTo(ctx), Envelope: req.Envelope, Thread: req.Thread, Request: req.Request,
-		Session: req.Session, Heads: req.Heads}
+		Session: req.Session, Heads: req.Heads, Kind: req.Kind, Name: req.Program, Since: req.Since, Labels: req.Labels, Text: req.Text}
+	if !req.Parent.IsZero() {
+		q.Parent = req.Parent.String()
+	}
 	if req.Own || req.Thread != "" || req.Request != "" { // whose keys are a user's own
 		q.User = userOf(ctx)
 	}
@@ -40,8 +44,22 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 		}
 		q.Project = cmp.Or(project, ".")
 	}
+	if !req.Today.IsZero() {
+		if page.Counts, err = r.countToday(ctx, req.Today); err != nil {
+			return page, explain(err, tipstaff.ID{})
+		}
+	}
+	if req.User != "" {
+		if q.User != "" && q.User != req.User { // whose runs the caller does not see
+			return page, nil
+		}
+		q.User = req.User
+	}
 	narrow(&q, req.Status)
 	if req.Count {
+		if req.CountTo > 0 {
+			q.Limit = req.CountTo + 1
+		}
 		if page.Total, err = r.count(ctx, q, req.Status); err != nil {
 			return page, explain(err, tipstaff.ID{})
 		}
@@ -130,9 +148,47 @@ func (r *Runner) count(ctx context.Context, q flow.Query, statuses []string) (in
 			return 0, err
 		}
 	}
+	most := q.Limit
 	q.Open, q.Limit = true, mostRuns
-	err := r.eachRun(ctx, q, statuses, func(tipstaff.Run) bool { n++; return true })
+	if most > 0 && n >= most {
+		return most, nil
+	}
+	err := r.eachRun(ctx, q, statuses, func(tipstaff.Run) bool { n++; return n != most })
 	return n, err
+}
+
+// countToday is what the runs that the caller may see are doing, and what they have done
+// since a time. What a run that goes on has cost is known from its records alone.
+func (r *Runner) countToday(ctx context.Context, since time.Time) (*tipstaff.RunCounts, error) {
+	counts := new(tipstaff.RunCounts)
+	user, looked := visibleTo(ctx), 0
+	err := r.eachRun(ctx, flow.Query{User: user, Open: true, Limit: tipstaff.CountMost + 1}, nil, func(run tipstaff.Run) bool {
+		if counts.Partial = looked == tipstaff.CountMost; counts.Partial {
+			return false
+		}
+		switch run.Condition {
+		case tipstaff.Running:
+			counts.Running++
+		case tipstaff.Waiting:
+			counts.Waiting++
+		case tipstaff.Interrupted:
+			counts.Interrupted++
+		}
+		if !run.CreatedAt.Before(since) {
+			counts.Cost += tipstaff.USD(run.Bounds[tipstaff.BoundCostUSD].Used)
+		}
+		looked++
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	if counts.Ended, err = r.Store.CountRuns(ctx, flow.Query{User: user, EndedSince: since, Limit: tipstaff.CountMost + 1}); err != nil {
+		return nil, err
+	}
+	cost, err := r.Store.CostOfRuns(ctx, flow.Query{User: user, States: []string{"completed", "failed", "cancelled"}, Since: since})
+	counts.Cost += tipstaff.USD(cost)
+	return counts, err
 }
 
 // countStrays looks for the files of runs if the store holds none.

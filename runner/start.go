@@ -464,7 +464,10 @@ func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc
 		drafts = append(drafts, compiled(body.ProgramDigest, doc))
 	}
 	row := flow.NewRun{ID: run.String(), User: body.User, Kind: body.ProgramKind, Origin: body.Origin, Title: body.Title, Program: body.ProgramDigest,
-		Project: body.Labels[labelProject], Key: body.key, KeyDigest: body.keyDigest}
+		Project: body.Labels[labelProject], Key: body.key, KeyDigest: body.keyDigest, Labels: body.Labels}
+	if body.ProgramDigest != "" {
+		row.Name = doc.described().Name
+	}
 	if t := doc.turn(); t != nil {
 		row.Session, row.After = t.Session, body.after
 	}
@@ -476,8 +479,12 @@ func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc
 	}
 	if body.ForkOf != nil { // it gets copies of the tasks of its source
 		row.Base, row.BaseSeq = body.ForkOf.Run, body.ForkOf.Seq
+		row.Parent = body.ForkOf.Run
 	} else {
 		row.Task, row.Worker = body.Labels[tipstaff.LabelTask], body.worker
+	}
+	if body.Parent != nil {
+		row.Parent = body.Parent.Run
 	}
 	return r.Store.Create(ctx, row, append(drafts, more...))
 }

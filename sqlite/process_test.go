@@ -313,7 +313,7 @@ func childLimited(args []string) error {
 		return err
 	}
 	signal.Ignore(syscall.SIGXFSZ)
-	size := uint64(300 << 10)
+	size := uint64(500 << 10)
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: size, Max: size}); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -30,7 +31,11 @@ func (t *Tx) project(st *runState, r flow.Record) (err error) {
 	case tipstaff.KindRunCorrectionRequested:
 		st.correction, st.dirty = r.Seq, true
 	case tipstaff.KindDraftUpdated:
-		err = t.join(st, r.Body)
+		if err = t.join(st, r.Body); err == nil {
+			var u tipstaff.DraftUpdated
+			_ = json.Unmarshal(r.Body, &u) // join has read it
+			err = t.rename(st, u.ProgramDigest)
+		}
 	}
 	for _, follow := range [...]func(*runState, flow.Record) error{t.projectGate, t.projectTask, t.projectEnd, t.projectAnchor, t.refer, t.rememberEvent} {
 		if err == nil {

@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
 )
 
 // Create implements [flow.Writer].
@@ -34,6 +37,9 @@ func (s *Store) Create(ctx context.Context, run flow.NewRun, drafts []flow.Draft
 			return err
 		}
 		st.dirty = true
+		if err := t.enlist(st, run); err != nil {
+			return err
+		}
 		for _, digest := range run.Blobs {
 			if err := t.keepBlob(st, digest); err != nil {
 				return err
@@ -82,10 +88,39 @@ func (t *Tx) create(run flow.NewRun) error {
 	if err := t.follows(run); err != nil {
 		return err
 	}
-	return t.exec(`INSERT INTO runs (id, "user", kind, origin, title, program, base, base_seq, session, envelope, request, thread, project, request_key, request_digest, created, updated)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	return t.exec(`INSERT INTO runs (id, "user", kind, origin, title, program, base, base_seq, session, envelope, request, thread, project, request_key, request_digest,
+		name, parent, created, updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		run.ID, run.User, run.Kind, run.Origin, run.Title, run.Program, run.Base, run.BaseSeq, run.Session, run.Envelope, run.Request, run.Thread,
-		run.Project, run.Key, run.KeyDigest, t.now.UnixNano(), t.now.UnixNano())
+		run.Project, run.Key, run.KeyDigest, run.Name, run.Parent, t.now.UnixNano(), t.now.UnixNano())
+}
+
+// enlist makes a new run be found by its labels and by what is searched for.
+func (t *Tx) enlist(st *runState, run flow.NewRun) error {
+	text := run.Title + "\n" + run.Name
+	for _, name := range slices.Sorted(maps.Keys(run.Labels)) {
+		text += "\n" + name + "=" + run.Labels[name]
+		if err := t.exec(`INSERT INTO run_labels (name, value, run) VALUES (?, ?, ?)`, name, run.Labels[name], st.n); err != nil {
+			return err
+		}
+	}
+	return t.exec(`INSERT INTO run_search (run, text) VALUES (?, ?)`, st.n, strings.ToLower(text+"\n"+run.ID))
+}
+
+// rename follows what the program of a run is called: one that is a draft may get another.
+func (t *Tx) rename(st *runState, digest string) error {
+	var program struct{ Name string }
+	h, err := journal.ParseHash(digest)
+	if err != nil {
+		return nil // the update changes something else
+	}
+	text, err := t.s.db.GetBlob(h)
+	if err != nil || json.Unmarshal(text, &program) != nil { // what cannot be read has no name
+		return nil
+	}
+	if err := t.exec(`UPDATE runs SET name = ? WHERE n = ?`, program.Name, st.n); err != nil {
+		return err
+	}
+	return t.exec(`UPDATE run_search SET text = text || ? WHERE run = ?`, "\n"+strings.ToLower(program.Name), st.n)
 }
 
 // unmade refuses a request whose key has made a run before.
@@ -310,7 +345,7 @@ func whereRuns(q flow.Query) (where string, args []any) {
 		add(named+" >= ? AND "+named+" < ?", q.Prefix, q.Prefix+"\x7f")
 	}
 	for _, is := range [...]struct{ column, value string }{
-		{`"user"`, q.User}, {"session", q.Session}, {"envelope", q.Envelope}, {"request", q.Request}, {"thread", q.Thread}, {"request_key", q.Key},
+		{"kind", q.Kind}, {"name", q.Name}, {"parent", q.Parent}, {`"user"`, q.User}, {"session", q.Session}, {"envelope", q.Envelope}, {"request", q.Request}, {"thread", q.Thread}, {"request_key", q.Key},
 	} {
 		if is.value != "" {
 			add(is.column+" = ? AND "+is.column+" <> ''", is.value) // as the indices say
@@ -322,6 +357,22 @@ func whereRuns(q flow.Query) (where string, args []any) {
 		add("project = ''")
 	default:
 		add("project = ?", q.Project)
+	}
+	for _, name := range slices.Sorted(maps.Keys(q.Labels)) {
+		if value := q.Labels[name]; value != "" {
+			add("n IN (SELECT run FROM run_labels WHERE name = ? AND value = ?)", name, value)
+		} else {
+			add("n IN (SELECT run FROM run_labels WHERE name = ?)", name)
+		}
+	}
+	if q.Text != "" {
+		add("n IN (SELECT run FROM run_search WHERE run > (SELECT max(run) FROM run_search) - ? AND instr(text, ?) > 0)", int64(flow.SearchedRuns), strings.ToLower(q.Text))
+	}
+	if !q.Since.IsZero() { // rows are numbered in the order in which they are made
+		add("n >= (SELECT coalesce(min(n), 9223372036854775807) FROM runs WHERE created >= ?)", q.Since.UnixNano())
+	}
+	if !q.EndedSince.IsZero() {
+		add("ended >= ?", q.EndedSince.UnixNano())
 	}
 	if q.Launched {
 		add("launch IS NOT NULL")
@@ -338,17 +389,26 @@ func whereRuns(q flow.Query) (where string, args []any) {
 // CountRuns implements [flow.Reader].
 func (s *Store) CountRuns(ctx context.Context, q flow.Query) (int, error) {
 	where, args := whereRuns(q)
+	if q.Limit > 0 {
+		where, args = `n IN (SELECT n FROM runs WHERE `+where+` LIMIT ?)`, append(args, int64(q.Limit))
+	}
 	n, err := Number(ctx, s.db, `SELECT count(*) FROM runs WHERE `+where, args...)
 	return int(n), err
+}
+
+// CostOfRuns implements [flow.Reader].
+func (s *Store) CostOfRuns(ctx context.Context, q flow.Query) (int64, error) {
+	where, args := whereRuns(q)
+	return Number(ctx, s.db, `SELECT coalesce(sum(cost), 0) FROM runs WHERE `+where, args...)
 }
 
 // Runs implements [flow.Reader].
 func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err error) {
 	where, args := whereRuns(q)
-	where += " ORDER BY n DESC"
-	if q.Limit > 0 {
-		where, args = where+" LIMIT ?", append(args, int64(q.Limit))
+	if q.Limit > 0 { // to sort numbers is cheap, and rows are large
+		where, args = "n IN (SELECT n FROM runs WHERE "+where+" ORDER BY n DESC LIMIT ?)", append(args, int64(q.Limit))
 	}
+	where += " ORDER BY n DESC"
 	err = s.db.Query(ctx, func(r Row) error {
 		run, err := scanRun(r)
 		runs = append(runs, run)

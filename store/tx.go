@@ -358,9 +358,9 @@ func (t *Tx) writeRow(st *runState) error {
 		queued = 1
 	}
 	err = t.exec(`UPDATE runs SET state = ?, epoch = ?, owned = ?, cont = ?, cancel = ?, correction = ?, env = ?, envs = ?,
-		head = ?, head_hash = ?, fold = ?, wake_at = ?, queued = ?, updated = ? WHERE n = ?`,
+		head = ?, head_hash = ?, fold = ?, wake_at = ?, queued = ?, ended = ?, cost = ?, updated = ? WHERE n = ?`,
 		string(st.machine.State), st.epoch, st.owned, st.cont, st.cancel, st.correction, st.env[:], st.envs,
-		st.seq, st.hash[:], string(fold), stamp(st.wake), queued, t.now.UnixNano(), st.n)
+		st.seq, st.hash[:], string(fold), stamp(st.wake), queued, stamp(st.fold.Ended), st.fold.Ledger.Used[tipstaff.BoundCostUSD], t.now.UnixNano(), st.n)
 	if err != nil {
 		return err
 	}
