@@ -2,6 +2,8 @@ package tipstaff
 
 import (
 	"context"
+	"crypto/hkdf"
+	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"slices"
@@ -88,7 +90,22 @@ type Tokens struct{ known []knownToken }
 
 type knownToken struct {
 	sum    [sha256.Size]byte
-	caller Caller
+	bearer Bearer
+}
+
+// Bearer is who bears a token, and can sign in its name.
+type Bearer struct {
+	Caller
+	key []byte
+}
+
+// MAC authenticates a message in the name of the token: whoever has it not, or another of
+// the same user, makes another. Messages of two purposes never have one MAC.
+func (b Bearer) MAC(purpose string, message []byte) []byte {
+	m := hmac.New(sha256.New, b.key)
+	m.Write([]byte(purpose + "\x00"))
+	m.Write(message)
+	return m.Sum(nil)
 }
 
 // NewTokens takes in tokens. Two users with one secret could not be told apart.
@@ -98,13 +115,17 @@ func NewTokens(tokens ...Token) (*Tokens, error) {
 		if len(token.Secret) < minSecret {
 			return nil, Errorf(InvalidArgument, "the token of %s has %d characters: at least %d are needed", token.User, len(token.Secret), minSecret)
 		}
-		k := knownToken{sum: sha256.Sum256([]byte(token.Secret)), caller: Caller{User: token.User, Principal: "token:" + token.User, Scopes: token.Scopes}}
+		key, err := hkdf.Key(sha256.New, []byte(token.Secret), nil, "tipstaff bearer", sha256.Size)
+		if err != nil {
+			return nil, err
+		}
+		k := knownToken{sum: sha256.Sum256([]byte(token.Secret)), bearer: Bearer{key: key, Caller: Caller{User: token.User, Principal: "token:" + token.User, Scopes: token.Scopes}}}
 		if token.Scopes == nil {
-			k.caller.Scopes = DefaultScopes()
+			k.bearer.Scopes = DefaultScopes()
 		}
 		for _, other := range t.known {
 			if other.sum == k.sum {
-				return nil, Errorf(InvalidArgument, "%s and %s have the same token", other.caller.User, token.User)
+				return nil, Errorf(InvalidArgument, "%s and %s have the same token", other.bearer.User, token.User)
 			}
 		}
 		t.known = append(t.known, k)
@@ -112,9 +133,15 @@ func NewTokens(tokens ...Token) (*Tokens, error) {
 	return t, nil
 }
 
-// Caller is who bears a secret, on a surface. It looks at every token in the same
-// time, whether one fits or not.
+// Caller is who bears a secret, on a surface.
 func (t *Tokens) Caller(surface, secret string) (Caller, bool) {
+	b, known := t.Bearer(surface, secret)
+	return b.Caller, known
+}
+
+// Bearer is who bears a secret, on a surface. It looks at every token in the same
+// time, whether one fits or not.
+func (t *Tokens) Bearer(surface, secret string) (Bearer, bool) {
 	sum := sha256.Sum256([]byte(secret))
 	found := -1
 	for i := range t.known {
@@ -123,11 +150,25 @@ func (t *Tokens) Caller(surface, secret string) (Caller, bool) {
 		}
 	}
 	if found < 0 {
-		return Caller{}, false
+		return Bearer{}, false
 	}
-	c := t.known[found].caller
-	c.Surface, c.Scopes = surface, slices.Clone(c.Scopes)
-	return c, true
+	return t.known[found].bearer.on(surface), true
+}
+
+// BearersOf are the bearers of a user's tokens, on a surface.
+func (t *Tokens) BearersOf(surface, user string) (all []Bearer) {
+	for _, k := range t.known {
+		if k.bearer.User == user {
+			all = append(all, k.bearer.on(surface))
+		}
+	}
+	return all
+}
+
+// on is the bearer as it comes by a surface.
+func (b Bearer) on(surface string) Bearer {
+	b.Surface, b.Scopes = surface, slices.Clone(b.Scopes)
+	return b
 }
 
 // ActingAs is the caller on behalf of another user, whom it must be allowed to name.

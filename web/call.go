@@ -26,6 +26,7 @@ type call struct {
 	began time.Time
 	route *route // nil: it is not known yet
 
+	bearer tipstaff.Bearer // who asks; of pages they know themselves
 	run   tipstaff.ID // that the path names
 	name  string      // of the gate, artifact or record that the path names
 	query url.Values

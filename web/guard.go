@@ -53,6 +53,10 @@ func (s *Server) answer(c *call) error {
 	if err := s.checkOrigin(c.r); err != nil {
 		return err
 	}
+	if s.o.Page != nil && c.forPage() {
+		s.o.Page.ServeHTTP(c.w, c.r)
+		return nil
+	}
 	segments, err := split(c.r.URL.EscapedPath())
 	public := err == nil && len(segments) == 1 && (segments[0] == "healthz" || segments[0] == "version")
 	if !public {
@@ -83,6 +87,17 @@ func (s *Server) answer(c *call) error {
 		return err
 	}
 	return c.write(answer)
+}
+
+// forPage reports whether a request is a person's. At / programs are told the routes, and
+// people, who bring no token, are sent to the page.
+func (c *call) forPage() bool {
+	path := c.r.URL.Path
+	if path == "/" && c.r.Header.Get("Authorization") == "" {
+		http.Redirect(c.w, c.r, "/ui/", http.StatusSeeOther)
+		return true
+	}
+	return path == "/ui" || strings.HasPrefix(path, "/ui/")
 }
 
 // checkHost refuses requests for another name than ours: a page elsewhere whose name was made
@@ -131,12 +146,12 @@ func (c *call) authenticate() error {
 		return tipstaff.Errorf(tipstaff.Unauthenticated, "the request needs one bearer token: Authorization: Bearer …")
 	}
 	scheme, secret, _ := strings.Cut(given[0], " ")
-	caller, known := c.s.o.Tokens.Caller(surface, strings.TrimSpace(secret))
+	bearer, known := c.s.o.Tokens.Bearer(surface, strings.TrimSpace(secret))
 	if !strings.EqualFold(scheme, "Bearer") || !known {
 		return tipstaff.Errorf(tipstaff.Unauthenticated, "the token is not known here")
 	}
-	caller.Client = fmt.Sprintf("%.200s", strings.ToValidUTF8(c.r.UserAgent(), "\uFFFD"))
-	c.r = c.r.WithContext(tipstaff.WithCaller(c.r.Context(), caller))
+	bearer.Client = fmt.Sprintf("%.200s", strings.ToValidUTF8(c.r.UserAgent(), "\uFFFD"))
+	c.bearer, c.r = bearer, c.r.WithContext(tipstaff.WithCaller(c.r.Context(), bearer.Caller))
 	return nil
 }
 

@@ -39,6 +39,24 @@ func (c *call) metrics() (any, error) {
 	return c.hand(c.s.o.Metrics)
 }
 
+// SigninCode is a link to the page.
+type SigninCode struct {
+	URL       string    `json:"url"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+func (c *call) signinCode() (any, error) {
+	if c.s.o.Page == nil {
+		return nil, refuse(http.StatusNotFound, "this server has no page")
+	}
+	scheme := "http://"
+	if c.r.TLS != nil {
+		scheme = "https://"
+	}
+	path, expires := c.s.o.Page.Code(c.bearer)
+	return with{http.StatusCreated, SigninCode{scheme + c.r.Host + path, expires}}, nil
+}
+
 // mcp hands a request on, as one of that surface.
 func (c *call) mcp() (any, error) {
 	caller := tipstaff.CallerFrom(c.ctx())

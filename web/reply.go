@@ -16,6 +16,14 @@ import (
 // errStopping is what everybody is told while the server goes down.
 var errStopping = tipstaff.Errorf(tipstaff.Stopping, "the server is shutting down: come back")
 
+// Status is the HTTP status of a code.
+func Status(code tipstaff.Code) int {
+	if status, known := statusOf[code]; known {
+		return status
+	}
+	return http.StatusInternalServerError
+}
+
 // statusOf says how an error looks here. A code that is not in it is 500.
 var statusOf = map[tipstaff.Code]int{
 	tipstaff.InvalidArgument:     http.StatusBadRequest,

@@ -95,6 +95,8 @@ func init() {
 		{method: get, path: "/threads", about: "Threads, the one that changed last first.", query: []param{limitParam, {"before", "string", false, "the head that the last page ended with"}},
 			answer: tipstaff.ThreadPage{}, status: ok, do: (*call).threads},
 
+		{method: post, path: "/signin-codes", about: "Make a link that signs the bearer of this token in to the web page, once, within minutes.",
+			answer: SigninCode{}, status: []int{http.StatusCreated}, do: (*call).signinCode},
 		{method: anyMethod, path: "/mcp", about: "The control plane for MCP clients: streamable HTTP.", do: (*call).mcp},
 	}
 }

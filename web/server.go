@@ -52,9 +52,17 @@ type Options struct {
 	Load    func() (driving, queued int)
 	Metrics http.Handler // answers /metrics; nil: there are none
 	MCP     http.Handler // answers /mcp; nil: it is not there
+	Page    Page         // answers /ui; nil: it is not there
 	// Only is the one path that is answered besides /healthz and /version, by its first name.
 	// "": all are.
 	Only string
+}
+
+// Page is what people see. It knows who they are by itself.
+type Page interface {
+	http.Handler
+	// Code makes a link that signs the bearer of a token in, once: its path on this server.
+	Code(tipstaff.Bearer) (path string, expires time.Time)
 }
 
 // Server answers requests until it is closed.

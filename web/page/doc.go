@@ -1,5 +1,9 @@
 // Package page is the web page of Tipstaff: HTML that the server makes of the projections of
-// the root package. It sees the root package alone.
+// the root package, under /ui. It sees the root package alone, and computes no state, cost or
+// outcome of its own.
 //
-// Layout places the graph of a pipeline; begin there with [Arrange].
+// [Site] answers requests; begin there. A page is a method of *view that gathers values and a
+// template that draws them. session.go signs people in, guard.go keeps other sites out,
+// stream.go sends finished parts to pages that are open, and layout.go places the graph of a
+// pipeline.
 package page

@@ -1,0 +1,129 @@
+package page
+
+import (
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// funcs are what templates write values with. Text of others goes through text or prose,
+// which mark what does not print; html/template escapes it.
+var funcs = template.FuncMap{
+	"text":  func(s string) string { return cut(tipstaff.Printable(s), 200) },
+	"prose": func(s string) string { return tipstaff.PrintableProse(s) },
+	"short": shortID,
+	"state": stateOf,
+	"usd":   func(u tipstaff.USD) string { return "$" + u.String() },
+	"took":  took,
+	"count": thousands,
+	"clock": func(t time.Time) clock { return clock{t} },
+	"query": query,
+	"life":  drawLife,
+	"driven": driven,
+	"costOf": costOf,
+	"nameOf": nameOf,
+	"words": func(s string) string { return strings.ReplaceAll(s, "_", " ") },
+	"with":  func(pairs ...any) map[string]any { return pairsOf(pairs) },
+}
+
+// pairsOf is what a part is given that needs more than one value.
+func pairsOf(pairs []any) map[string]any {
+	m := map[string]any{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		m[fmt.Sprint(pairs[i])] = pairs[i+1]
+	}
+	return m
+}
+
+// cut leaves at most so many characters of a text.
+func cut(s string, most int) string {
+	n := 0
+	for i := range s {
+		if n++; n > most {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
+
+// shortID is enough of an id to tell it from its neighbours.
+func shortID(id fmt.Stringer) string {
+	s := id.String()
+	if len(s) <= 12 {
+		return s
+	}
+	return s[:6] + "…" + s[len(s)-4:]
+}
+
+// took is a duration for a column of them.
+func took(d time.Duration) string {
+	switch {
+	case d < 0:
+		return ""
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// thousands is a number with its digits in groups.
+func thousands(n any) string {
+	digits := fmt.Sprint(n)
+	sign := ""
+	if digits[0] == '-' {
+		sign, digits = "-", digits[1:]
+	}
+	var b strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(d)
+	}
+	return sign + b.String()
+}
+
+// clock is a moment: the machine-readable one is the truth, a script may rewrite the other.
+type clock struct{ time.Time }
+
+// ISO is the moment for machines.
+func (c clock) ISO() string { return c.UTC().Format(time.RFC3339Nano) }
+
+// Text is the moment for people.
+func (c clock) Text() string { return c.UTC().Format("2 Jan 2006 15:04:05 MST") }
+
+// mark is how a state is shown: by an icon, a word and a colour, never by a colour alone.
+type mark struct {
+	Class string // pending running waiting done failed refused uncertain
+	Word  string
+}
+
+// stateOf is the mark of a status of a run, or of a state of a node.
+func stateOf(status any) mark {
+	word := fmt.Sprint(status)
+	class := "pending"
+	switch word {
+	case "running", "executing":
+		class = "running"
+	case "waiting", "awaiting_decision", "awaiting_phase_handoff", "awaiting_delivery", "sleeping", "proposed":
+		class = "waiting"
+	case "awaiting_resume", "interrupted", "uncertain", "in_doubt", "in doubt":
+		class = "uncertain"
+	case "completed", "done", "success":
+		class = "done"
+	case "failed":
+		class = "failed"
+	case "cancelled", "refused", "denied", "skipped":
+		class = "refused"
+	}
+	return mark{class, strings.ReplaceAll(word, "_", " ")}
+}

@@ -1,0 +1,134 @@
+package page
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+//go:embed assets/*
+var assetFiles embed.FS
+
+// assets is the digest of all assets: a part of their addresses, so that they never change.
+var assets = func() string {
+	h := sha256.New()
+	must(fs.WalkDir(assetFiles, "assets", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := assetFiles.ReadFile(name)
+		fmt.Fprintf(h, "%s %d ", name, len(b))
+		h.Write(b)
+		return err
+	}))
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}()
+
+// asset gives a script, a style sheet or the icon. Nobody needs to sign in for them.
+func (s *Site) asset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("file")
+	b, err := assetFiles.ReadFile("assets/" + name)
+	if err != nil || r.PathValue("digest") != assets {
+		http.Error(w, "not found", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	_, _ = w.Write(b)
+}
+
+// templates are those of pages, by name, each with the frame around it.
+var templates = func() map[string]*template.Template {
+	shared := template.Must(template.New("frame").Funcs(funcs).ParseFS(templateFiles, "templates/frame.html", "templates/part_*.html"))
+	all := map[string]*template.Template{}
+	names, err := fs.Glob(templateFiles, "templates/*.html")
+	must(err)
+	for _, name := range names {
+		base := strings.TrimSuffix(path.Base(name), ".html")
+		if base != "frame" && !strings.HasPrefix(base, "part_") {
+			all[base] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, name))
+		}
+	}
+	return all
+}()
+
+// must is for what can only fail in a build that is broken.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// frame is what stands around every page.
+type frame struct {
+	Title   string
+	Section string // of the rail
+	Page    any
+	Assets  string
+	Now     time.Time
+	Look    look
+	Signed  *session // nil: nobody
+	Form    string   // what forms carry
+	Waiting int      // gates that wait for this person
+	Here    string   // the address, to come back to
+}
+
+// Who is on whose behalf the page is shown.
+func (f frame) Who() tipstaff.Caller { return f.Signed.Caller }
+
+// show answers with a page.
+func (v *view) show(name, title string, page any) error {
+	f := frame{Title: title, Section: v.section(), Page: page, Assets: assets, Now: v.now, Look: lookOf(v.r), Signed: v.signed, Here: v.r.URL.RequestURI()}
+	if v.signed != nil {
+		f.Form = v.signed.form()
+		if inbox, err := v.s.control.Runs.Inbox(v.ctx(), tipstaff.InboxRequest{Limit: 1}); err == nil {
+			f.Waiting = inbox.Total
+		}
+	}
+	t, block := templates[name], "frame"
+	if part := v.r.FormValue("part"); part != "" && v.status == http.StatusOK && t.Lookup("part-"+part) != nil {
+		block = "part-" + part
+	}
+	var b bytes.Buffer
+	if err := t.ExecuteTemplate(&b, block, f); err != nil {
+		return err
+	}
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	v.w.WriteHeader(v.status)
+	_, _ = v.w.Write(b.Bytes())
+	return nil
+}
+
+// section is the entry of the rail that a page belongs to.
+func (v *view) section() string {
+	rest, _ := strings.CutPrefix(v.r.URL.Path, "/ui/")
+	first, _, _ := strings.Cut(rest, "/")
+	if first == "" {
+		return "inbox"
+	}
+	return first
+}
+
+// query is an encoded query of names and values.
+func query(pairs ...string) string {
+	q := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		q.Set(pairs[i], pairs[i+1])
+	}
+	return q.Encode()
+}

@@ -1,0 +1,120 @@
+package page
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// runsPage is a page of the list of runs.
+type runsPage struct {
+	Runs    []tipstaff.Run
+	Total   int
+	Next    tipstaff.ID
+	Counts  tipstaff.RunCounts
+	Filter  url.Values // what is asked for
+	Filters []filter
+}
+
+// filter is a link that narrows the list.
+type filter struct {
+	Name, Value, Title string
+	Chosen             bool
+}
+
+// runs is the list of runs, newest first.
+func (v *view) runs() error {
+	q := v.r.URL.Query()
+	req := tipstaff.ListRequest{Limit: 50, Count: true, CountTo: tipstaff.CountMost, Kind: q.Get("kind"), Program: q.Get("program"), User: q.Get("user"), Text: q.Get("q")}
+	req.Today = time.Date(v.now.Year(), v.now.Month(), v.now.Day(), 0, 0, 0, 0, v.now.Location())
+	if s := q.Get("status"); s != "" {
+		req.Status = strings.Split(s, ",")
+	}
+	if name, value, named := strings.Cut(q.Get("label"), "="); name != "" {
+		req.Labels = map[string]string{name: ""}
+		if named {
+			req.Labels[name] = value
+		}
+	}
+	if since := q.Get("since"); since != "" {
+		at, err := time.Parse(time.DateOnly, since)
+		if err != nil {
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "since is not a day like 2026-01-31")
+		}
+		req.Since = at
+	}
+	if before := q.Get("before"); before != "" {
+		id, err := tipstaff.ParseID(before)
+		if err != nil {
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "before is not the id of a run")
+		}
+		req.Before = id
+	}
+	found, err := v.s.control.Runs.List(v.ctx(), req)
+	if err != nil {
+		return err
+	}
+	page := runsPage{Runs: found.Runs, Total: found.Total, Next: found.Next, Filter: q}
+	if found.Counts != nil {
+		page.Counts = *found.Counts
+	}
+	for _, f := range []filter{
+		{Name: "status", Title: "All"},
+		{Name: "status", Value: "running", Title: "Running"},
+		{Name: "status", Value: "awaiting_decision,awaiting_phase_handoff,awaiting_delivery", Title: "Waiting"},
+		{Name: "status", Value: "interrupted,awaiting_resume", Title: "Needs resuming"},
+		{Name: "status", Value: "completed", Title: "Completed"},
+		{Name: "status", Value: "failed", Title: "Failed"},
+		{Name: "status", Value: "cancelled", Title: "Cancelled"},
+	} {
+		f.Chosen = q.Get(f.Name) == f.Value
+		page.Filters = append(page.Filters, f)
+	}
+	return v.show("runs", "Runs", page)
+}
+
+// With is the address of the list with one parameter set.
+func (p runsPage) With(name, value string) string {
+	q := url.Values{}
+	for n, all := range p.Filter {
+		q[n] = all
+	}
+	q.Del("before")
+	q.Del("part")
+	q.Set(name, value)
+	if value == "" {
+		q.Del(name)
+	}
+	if len(q) == 0 {
+		return "/ui/runs"
+	}
+	return "/ui/runs?" + q.Encode()
+}
+
+// Search is the text that is looked for.
+func (p runsPage) Search() string { return p.Filter.Get("q") }
+
+// Driven is how long a run was driven.
+func driven(r tipstaff.Run, now time.Time) time.Duration {
+	if r.Life == nil {
+		return 0
+	}
+	return time.Duration(r.Life.Until(now).DrivenMs) * time.Millisecond
+}
+
+// costOf is what a run has cost.
+func costOf(r tipstaff.Run) tipstaff.USD { return tipstaff.USD(r.Bounds[tipstaff.BoundCostUSD].Used) }
+
+// nameOf is what people call a run.
+func nameOf(r tipstaff.Run) string {
+	switch {
+	case r.Title != "":
+		return r.Title
+	case r.Program.Name != "":
+		return r.Program.Name
+	}
+	return r.ID.String()
+}
+
