@@ -18,7 +18,7 @@ type Life struct {
 
 	Segments []LifeSegment `json:"segments"` // the newest, oldest first
 
-	From time.Time `json:"from,omitzero"` // when the last segment began; zero: it has ended
+	From time.Time `json:"from,omitzero"` // when the last segment began, which goes on; zero: it has ended
 }
 
 // LifeSegment is a stretch of a run's life or, of kinds that have no length, a mark.
@@ -130,16 +130,26 @@ func (l *Life) end(kind LifeKind, at time.Time) {
 	l.begin(kind, at, time.Time{})
 }
 
-// life is the one of a run at a moment: what goes on has lasted until then. Nobody may have
-// recorded yet that its owner is gone.
+// life is the one of a run at a moment. What goes on while the run rests stays open: a run
+// to which nothing happens is the same whenever somebody looks. Nobody may have recorded yet
+// that its owner is gone.
 func (f *Fold) life(c Condition, now time.Time) *Life {
 	l := f.Life
 	l.Segments = slices.Clone(l.Segments)
-	if c == Interrupted {
+	switch c {
+	case Interrupted:
 		l.lose(f.DriveTo)
+	case Running:
+		l.close(now)
 	}
-	l.close(now)
 	return &l
+}
+
+// Until is a life whose last segment has lasted until now.
+func (l Life) Until(now time.Time) Life {
+	l.Segments = slices.Clone(l.Segments)
+	l.close(now)
+	return l
 }
 
 // String is what the life line says to who cannot see it: "driven 4 minutes in 3 drives,

@@ -117,8 +117,13 @@ func TestLife(t *testing.T) {
 			"", time.Hour, "driven 30s, completed", "driven 30 seconds in 1 drive, completed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := records(tale(t, c.tale)).fold().life(c.condition, dawn.Add(c.now))
-			if diff := cmp.Diff(c.want, lifeText(l)); diff != "" {
+			f := records(tale(t, c.tale)).fold()
+			l := f.life(c.condition, dawn.Add(c.now))
+			if later := f.life(c.condition, dawn.Add(2*c.now)); c.condition != Running && !cmp.Equal(l, later) {
+				t.Errorf("to a run that rests it matters when one looks: %v, %v", l, later)
+			}
+			whole := l.Until(dawn.Add(c.now))
+			if diff := cmp.Diff(c.want, lifeText(&whole)); diff != "" {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff(c.says, l.String()); diff != "" {

@@ -145,13 +145,18 @@ func longTurn(n int) []Event {
 	return j
 }
 
-// manyCalls is a run of about n records, two for each call.
-func manyCalls(n int) []Event {
+// manyCalls is a run of about n records, two for each call, of one step after the other or,
+// if they are spread, of 150 in turns.
+func manyCalls(n int, spread bool) []Event {
 	j := accepted()
 	j.add(KindRunStarted, "", 1, `{"epoch":1}`)
 	digest := "sha256:" + strings.Repeat("5a", 32)
 	for i := 0; len(j) < n; i++ {
-		path := fmt.Sprintf("step#%d/tool#%d.1", i/100, i)
+		step := i / 100
+		if spread {
+			step = i % 150
+		}
+		path := fmt.Sprintf("step#%d/tool#%d.1", step, i)
 		j.add(KindEffectIntended, path, 1, `{"name":"tool.call","class":"once","attempt":1,"digest":"`+digest+`","input":{},"reserve":{"tool_calls":1}}`)
 		j.add(KindEffectFinished, path, 1, `{"name":"tool.call","attempt":1,"digest":"`+digest+`","value":{},"ms":200}`)
 	}
@@ -160,7 +165,7 @@ func manyCalls(n int) []Event {
 
 // BenchmarkView folds 100,000 records, and says how many bytes the fold keeps.
 func BenchmarkView(b *testing.B) {
-	for name, events := range map[string][]Event{"turn": longTurn(100_000), "calls": manyCalls(100_000)} {
+	for name, events := range map[string][]Event{"turn": longTurn(100_000), "calls": manyCalls(100_000, false)} {
 		b.Run(name, func(b *testing.B) {
 			var v *View
 			for b.Loop() {

@@ -260,7 +260,7 @@ func TestRealJournalsAreTold(t *testing.T) {
 
 // A run of any size is drawn with few elements, and none is lost: they are counted.
 func TestTimelineIsBounded(t *testing.T) {
-	for name, events := range map[string][]Event{"turn": longTurn(9000), "calls": manyCalls(9000)} {
+	for name, events := range map[string][]Event{"turn": longTurn(9000), "calls": manyCalls(9000, false), "spread": manyCalls(9000, true)} {
 		v := viewOf(events)
 		total, marks := 0, 0
 		for skip := 0; ; skip += timelineRows {
@@ -283,12 +283,15 @@ func TestTimelineIsBounded(t *testing.T) {
 			t.Errorf("%s: %d rows in all", name, total)
 		}
 		whole := v.Timeline(TimelineQuery{}, v.At)
-		count := 0
-		for _, b := range whole.Rows[0].Bars {
-			count += b.Count
+		below, count := 0, 0
+		for _, r := range whole.Rows {
+			below += r.Below
+			for _, b := range r.Bars {
+				count += b.Count
+			}
 		}
-		if name == "calls" && (whole.Rows[0].Below != 100 || count != 100) {
-			t.Errorf("the first row stands for %d, its bars for %d", whole.Rows[0].Below, count)
+		if calls := (len(events) - 5) / 2; name != "turn" && (below != calls || count != calls) {
+			t.Errorf("%s: of %d calls %d are below a row, and %d in its bars", name, calls, below, count)
 		}
 	}
 }
