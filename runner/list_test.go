@@ -129,3 +129,22 @@ agents: [{name: a, scripted: {answers: [{output: {}, usage: {cost_usd: "0.25"}}]
 		t.Errorf("counts that nobody asked for: %+v %v", page.Counts, err)
 	}
 }
+
+func TestFamilyOfForks(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	old, _ := b.pipe(review)
+	cp := b.checkpoints(old)[0]
+	fork := b.fork(forking{Run: old, Checkpoint: cp.ID}).ID
+	back := b.fork(forking{Run: old, Checkpoint: cp.ID, Rollback: true}).ID
+	b.resume(fork)
+	again := b.fork(forking{Run: fork, At: b.of(fork, tipstaff.KindTurnMerged)[0].Seq}).ID
+	f, err := tipstaff.FamilyOf(cli(), b, fork)
+	b.check(err)
+	if len(f.Ancestors) != 1 || f.Ancestors[0].Run != old || len(f.Children) != 1 || f.Children[0].Run != again || len(f.Siblings) != 1 || f.Siblings[0].Run != back || f.Cut {
+		t.Fatalf("%+v", f)
+	}
+	if f.Run.Relation != "fork" || f.Run.Seq == 0 || f.Siblings[0].Relation != "rollback" || f.Ancestors[0].Status != "cancelled" {
+		t.Errorf("%+v", f)
+	}
+}

@@ -1,0 +1,63 @@
+package tipstaff
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// What a worker tells of itself keeps who told it, and how far it can be believed.
+func TestConversationOfAWorker(t *testing.T) {
+	c := NewConversation("work#1")
+	seq := int64(0)
+	tell := func(path string, kind Kind, body any) {
+		seq++
+		c.Apply(&Event{Seq: seq, Kind: kind, Path: path, At: time.Unix(seq, 0), Body: flow.JSON(body)})
+	}
+	const at = "work#1/worker#1"
+	in, sub := Inside{Worker: "claude", Invocation: "I1"}, Inside{Worker: "claude", Invocation: "I1", Parent: "c1"}
+	mediated, reported := in, in
+	mediated.Tier, reported.Tier = TierMediated, TierReported
+	tell(at, KindEffectIntended, Effect{Name: "worker.run", Input: json.RawMessage(`{"worker":"claude","prompt":"sha256:abc"}`)})
+	tell(at, KindAgentStepStarted, AgentStepStarted{Step: 1, Model: "opus", Inside: in})
+	tell(at, KindAgentMessage, AgentMessage{Step: 1, Text: "two calls", Usage: &ModelUsage{TotalTokens: 5}, Inside: in})
+	tell(at, KindAgentToolCallRequest, AgentToolCallRequest{ID: "c1", Name: "Bash", Arguments: json.RawMessage(`{"a":1}`), Inside: reported})
+	tell(at, KindAgentToolCallRequest, AgentToolCallRequest{ID: "c2", Server: "db", Tool: "query", Arguments: json.RawMessage(`{}`), Inside: reported})
+	tell(at, KindAgentMessage, AgentMessage{Step: 1, Text: "I am below", Inside: sub})
+	tell(at, KindAgentToolCallResult, AgentToolCallResult{ID: "c2", Content: "rows", Bytes: 9000, Untrusted: true, Inside: mediated})
+	tell(at, KindAgentToolCallResult, AgentToolCallResult{ID: "c1", IsError: true, Class: "exit", Content: "no", Bytes: 2, Inside: reported})
+	tell(at, KindWorkerEvent, WorkerEvent{Invocation: "I1", What: WorkerThinking, Raw: "hm"})
+	tell("work#1", KindAgentError, AgentError{Code: "bound_exceeded", Msg: "too much"})
+	tell("work#10/worker#1", KindAgentMessage, AgentMessage{Text: "of another visit", Inside: in})
+	tell("work#1.2/worker#1", KindAgentMessage, AgentMessage{Text: "of another attempt", Inside: Inside{Invocation: "I2"}})
+
+	if len(c.Items) != 8 {
+		t.Fatalf("%d items: %+v", len(c.Items), c.Items)
+	}
+	for i, want := range []struct{ role, text string }{{RoleUser, ""}, {RoleAssistant, "two calls"}, {RoleTool, ""}, {RoleTool, ""}, {RoleAssistant, "I am below"},
+		{RoleWorker, "hm"}, {RoleError, "too much"}, {RoleAssistant, "of another attempt"}} {
+		if got := c.Items[i]; got.Role != want.role || got.Text != want.text {
+			t.Errorf("item %d is %+v, want %v", i, got, want)
+		}
+	}
+	if got := c.Items[0]; got.Ref != "sha256:abc" {
+		t.Errorf("what it was told: %+v", got)
+	}
+	if got := c.Items[2]; got.Tier != TierReported || got.Call.Outcome != CallError || got.Call.Code != "exit" || got.Call.Cut != 0 {
+		t.Errorf("a reported call: %+v %+v", got, got.Call)
+	}
+	if got := c.Items[3]; got.Tier != TierMediated || got.Call.Name != "db/query" || !got.Call.Untrusted || got.Call.Cut != 9000-4 || got.Worker != "claude" {
+		t.Errorf("a mediated call: %+v %+v", got, got.Call)
+	}
+	if got := c.Items[6]; got.Path != "work#1" || got.Code != "bound_exceeded" {
+		t.Errorf("the end: %+v", got)
+	}
+	if got := c.Items[4]; got.Parent != "c1" {
+		t.Errorf("of a sub-agent: %+v", got)
+	}
+	if c.Usage.TotalTokens != 5 || c.Usage.CostUSD != nil {
+		t.Errorf("what nobody knows the price of costs %+v", c.Usage)
+	}
+}
