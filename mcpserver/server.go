@@ -171,12 +171,15 @@ func check(schema *jsonschema.Resolved, arguments json.RawMessage) error {
 }
 
 // resultOf is what a tool answers: the same as structure and as text, for clients that read
-// one of them.
+// one of them. Both are written as other surfaces write it.
 func resultOf(out any) (*mcp.CallToolResult, error) {
-	text, err := json.Marshal(out)
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(out); err != nil {
 		return nil, err
 	}
+	text := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	return &mcp.CallToolResult{StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}, nil
 }
 

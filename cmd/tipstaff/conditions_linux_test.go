@@ -46,7 +46,7 @@ root:
   kind: sequential
   children:
     - {id: look, kind: tool_call, tool: "mcp://builtin/read_file@1.0.0", args: {path: hand.yaml}}
-    - {id: ok, kind: gate, question: Go on?}
+    - {id: ok, kind: gate, question: Go on?, show: {what: "a <b> & ü"}}
 -- two.yaml --
 kind: plan
 version: 1

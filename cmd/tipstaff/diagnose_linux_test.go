@@ -86,15 +86,15 @@ var diagnoses = map[string]diagnosed{
 	}},
 }
 
-// conditionNames are the conditions that the root package knows.
-func conditionNames(t *testing.T) (names []string) {
+// constants are the values of the constants in a file of the root package whose names begin so.
+func constants(t *testing.T, file, prefix string) (names []string) {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), "../../diagnose.go", nil, parser.SkipObjectResolution)
+	f, err := parser.ParseFile(token.NewFileSet(), "../../"+file, nil, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ast.Inspect(f, func(n ast.Node) bool {
-		if v, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(v.Names[0].Name, "Diagnosis") && len(v.Values) == 1 {
+		if v, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(v.Names[0].Name, prefix) && len(v.Values) == 1 {
 			name, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
 			if err != nil {
 				t.Fatal(err)
@@ -103,22 +103,26 @@ func conditionNames(t *testing.T) (names []string) {
 		}
 		return true
 	})
+	slices.Sort(names)
 	return names
 }
 
 // A run in every condition is diagnosed as such; every call that is said to be ready succeeds
 // as it stands, on a copy of its own; and a resume comes to what was diagnosed, with a process
-// only where one was launched.
+// only where one was launched. A condition or an outcome without a run fails the test.
 func TestDiagnosesOfRealRuns(t *testing.T) {
 	t.Parallel()
-	var made []string
+	var conditions, outcomes []string
 	for _, c := range diagnoses {
-		made = append(made, c.condition)
+		conditions, outcomes = append(conditions, c.condition), append(outcomes, c.outcome)
 	}
-	slices.Sort(made)
-	known := slices.Sorted(slices.Values(conditionNames(t)))
-	if made = slices.Compact(made); !slices.Equal(made, known) {
-		t.Errorf("there are runs for the conditions %q, and the conditions %q", made, known)
+	for _, all := range []struct{ made, known []string }{
+		{conditions, constants(t, "diagnose.go", "Diagnosis")}, {outcomes, constants(t, "control.go", "Resume")},
+	} {
+		slices.Sort(all.made)
+		if made := slices.Compact(all.made); !slices.Equal(made, all.known) {
+			t.Errorf("there are runs for %q, of %q", made, all.known)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(diagnoses)) {
 		t.Run(name, func(t *testing.T) {
