@@ -51,13 +51,13 @@ const lifeSegments = 32
 func (l *Life) apply(e *Event, last time.Time) {
 	switch e.Kind {
 	case KindRunQueued:
-		l.begin(LifeQueued, e.At, e.At)
+		l.begin(LifeQueued, e.At)
 	case KindRunStarted, KindRunResumed:
 		l.lose(last)
-		l.begin(LifeDriven, e.At, e.At)
+		l.begin(LifeDriven, e.At)
 		l.Drives++
 	case KindRunParked:
-		l.begin(LifeParked, e.At, e.At)
+		l.begin(LifeParked, e.At)
 		l.Segments[len(l.Segments)-1].Gates = len(BodyOf[RunParked](e).Gates)
 		l.Waits++
 	case KindRunInterrupted:
@@ -65,15 +65,15 @@ func (l *Life) apply(e *Event, last time.Time) {
 		case e.Epoch == 0: // others say so: its owner was found dead
 			l.lose(last)
 		case l.driven():
-			l.begin(LifeInterrupted, e.At, e.At)
+			l.begin(LifeInterrupted, e.At)
 			l.Interruptions++
 		}
 	case KindIntentCorrect:
 		before, open := l.last(), !l.From.IsZero()
-		l.begin(LifeCorrected, e.At, e.At)
+		l.end(LifeCorrected, e.At)
 		l.Corrections++
 		if open { // what was going on goes on
-			l.begin(before.Kind, e.At, e.At)
+			l.begin(before.Kind, e.At)
 		}
 	case KindIntentAttest:
 		l.end(LifeCompleted, e.At)
@@ -99,7 +99,7 @@ func (l *Life) driven() bool { return !l.From.IsZero() && l.last().Kind == LifeD
 // lose ends a drive of which nothing was heard after a moment.
 func (l *Life) lose(last time.Time) {
 	if l.driven() {
-		l.begin(LifeKilled, last, last)
+		l.begin(LifeKilled, last)
 		l.Kills++
 	}
 }
@@ -118,16 +118,18 @@ func (l *Life) close(at time.Time) {
 }
 
 // begin ends the last segment and begins another.
-func (l *Life) begin(kind LifeKind, ended, from time.Time) {
-	l.close(ended)
+func (l *Life) begin(kind LifeKind, at time.Time) {
+	l.close(at)
 	if len(l.Segments) == lifeSegments {
 		l.Segments = slices.Delete(l.Segments, 0, 1)
 	}
-	l.Segments, l.From = append(l.Segments, LifeSegment{Kind: kind}), from
+	l.Segments, l.From = append(l.Segments, LifeSegment{Kind: kind}), at
 }
 
+// end ends the last segment with a mark.
 func (l *Life) end(kind LifeKind, at time.Time) {
-	l.begin(kind, at, time.Time{})
+	l.begin(kind, at)
+	l.From = time.Time{}
 }
 
 // life is the one of a run at a moment. What goes on while the run rests stays open: a run

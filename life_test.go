@@ -101,6 +101,11 @@ func TestLife(t *testing.T) {
 			10s intent.correct - 0 {"material":false}
 			30s intent.fail - 0 {"reason":"tool_error"}`,
 			"", time.Hour, "driven 10s, corrected, driven 20s, failed", "driven 30 seconds in 1 drive, corrected once, failed"},
+		{"corrected before anybody drove it", `
+			10s intent.correct - 0 {"material":false}
+			20s run.started - 1 {}
+			30s intent.attest - 0 {}`,
+			"", time.Hour, "corrected, driven 10s, completed", "driven 10 seconds in 1 drive, corrected once, completed"},
 		{"cancelled long after its owner had died", `
 			0s run.started - 1 {}
 			10s plan.step root/a 1 {"status":"started"}

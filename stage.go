@@ -61,21 +61,19 @@ func (b StageFinished) Failure() string {
 // Failure is why the attempt failed.
 func (b StageRetrying) Failure() string { return Joined(": ", b.Code, b.Error) }
 
-// place is a path without the visit of its stage. Names of stages have no #.
+// place is where a path belongs in the tree: it is without the visit of its stage, which there
+// is from then on. Names of stages have no #.
 func (v *View) place(path string) string {
 	if !v.pipeline {
 		return path
 	}
-	first, rest, deeper := strings.Cut(path, "/")
+	first, _, _ := strings.Cut(path, "/")
 	name, _, visited := strings.Cut(first, "#")
 	if !visited || v.byPath[name] == nil && (name == "now" || name == "go") { // the engine's own
 		return path
 	}
 	v.stage(name)
-	if deeper {
-		return name + "/" + rest
-	}
-	return name
+	return v.unvisited(path)
 }
 
 // stage is the node of a stage. Whoever looks at the run of another has no outline:
