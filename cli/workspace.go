@@ -24,6 +24,7 @@ type ServeOptions struct {
 	TLSCert, TLSKey string // files; "": plaintext
 	TLSClientCA     string // a file; "": clients need no certificate
 	ShutdownTimeout time.Duration
+	NoPage          bool
 	JSON            bool // of the log
 }
 
@@ -72,6 +73,7 @@ next daemon of this workspace takes them up again. A second signal stops at once
 	f.StringVar(&o.TLSCert, "tls-cert", "", "certificate of the server, a PEM `file`")
 	f.StringVar(&o.TLSKey, "tls-key", "", "its key, a PEM `file`")
 	f.StringVar(&o.TLSClientCA, "tls-client-ca", "", "let in only clients with a certificate of these authorities, a PEM `file`")
+	f.BoolVar(&o.NoPage, "no-page", false, "leave out the web page")
 	f.BoolVar(&plaintext, "allow-plaintext", false, "let others on the network reach it without encryption")
 	f.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "how long calls in flight are awaited when it stops")
 	_ = cmd.MarkFlagDirname("pipelines") // fails only for a flag that is not there

@@ -25,6 +25,7 @@ import (
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/telemetry"
 	"github.com/tipstaff/tipstaff/web"
+	"github.com/tipstaff/tipstaff/web/page"
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
 
@@ -75,7 +76,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 		Folders: foldersOf(o.Pipelines, workspace),
 	})
 	site := opened.site(log, web.Options{Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace),
-		MCP: opened.controlPlane(log, false).Handler()})
+		MCP: opened.controlPlane(log, false).Handler()}, !o.NoPage)
 	// Whoever followed these runs before finds them driven, not left: nobody is answered
 	// until they are.
 	if told.TakenUp, err = opened.runner.TakeUp(ctx, daemonOwner); err != nil {
@@ -123,7 +124,7 @@ func bind(flag, addr string) (net.Listener, string, error) {
 }
 
 // site is the HTTP server of a session, with counters of what it and the runner do.
-func (s *session) site(log *slog.Logger, o web.Options) *web.Server {
+func (s *session) site(log *slog.Logger, o web.Options, withPage bool) *web.Server {
 	v := versionInfo()
 	o.Version = web.Version{Version: v.Version, Commit: v.Commit, Go: v.Go}
 	o.Load = s.runner.Load
@@ -135,6 +136,9 @@ func (s *session) site(log *slog.Logger, o web.Options) *web.Server {
 		telemetry.Number{Name: "tipstaff_sse_sent_total", Help: "Records that streams have sent.", Total: true, Now: func() float64 { return float64(site.Stats().Sent) }},
 		telemetry.Number{Name: "tipstaff_sse_dropped_total", Help: "Records that readers were too slow to be sent at once.", Total: true, Now: func() float64 { return float64(site.Stats().Dropped) }},
 	)
+	if withPage {
+		o.Page = page.New(s.control(), page.Options{Tokens: o.Tokens, Version: v.Version, Status: web.Status, Log: log})
+	}
 	site = web.New(s.control(), o)
 	return site
 }

@@ -7,6 +7,11 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
+// runPages show one run: its overview, nodes and timeline.
+var runPages = pages{
+	"GET /ui/runs/{run}": (*view).run,
+}
+
 // runPage is one run: what stands above all of its views, and its tree.
 type runPage struct {
 	tipstaff.Run

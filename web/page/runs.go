@@ -117,4 +117,3 @@ func nameOf(r tipstaff.Run) string {
 	}
 	return r.ID.String()
 }
-

@@ -159,7 +159,7 @@ func (d *doors) missed(r *http.Request, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.misses) > 10_000 {
-		clear(d.misses)
+		d.misses = map[string][]time.Time{} // a flood of addresses
 	}
 	d.misses[at] = append(recent(d.misses[at], now), now)
 }

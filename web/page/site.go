@@ -49,27 +49,31 @@ func New(control tipstaff.Control, o Options) *Site {
 	for pattern, do := range open {
 		s.handle(pattern, do, false)
 	}
-	for pattern, do := range closed {
-		s.handle(pattern, do, true)
+	for _, pages := range []pages{framePages, runPages, gatePages, recordPages, kinPages} {
+		for pattern, do := range pages {
+			s.handle(pattern, do, true)
+		}
 	}
 	return s
 }
 
-// open are pages for everybody, closed ones for those who have signed in.
+// pages are what answers, by the pattern of the request.
+type pages map[string]func(*view) error
+
 var (
-	open = map[string]func(*view) error{
+	// open is for everybody, all else for those who have signed in.
+	open = pages{
 		"GET /ui/signin":  (*view).signin,
 		"POST /ui/signin": (*view).enter,
 	}
-	closed = map[string]func(*view) error{
-		"POST /ui/signout":              (*view).signout,
-		"GET /ui/{$}":                   (*view).inbox,
-		"GET /ui/runs":                  (*view).runs,
-		"GET /ui/runs/{run}":            (*view).run,
-		"GET /ui/settings":              (*view).settings,
-		"POST /ui/settings":             (*view).set,
-		"GET /ui/whoami":                (*view).whoami,
-		"GET /ui/":                      (*view).missing,
+	framePages = pages{
+		"POST /ui/signout":  (*view).signout,
+		"GET /ui/{$}":       (*view).inbox,
+		"GET /ui/runs":      (*view).runs,
+		"GET /ui/settings":  (*view).settings,
+		"POST /ui/settings": (*view).set,
+		"GET /ui/whoami":    (*view).whoami,
+		"GET /ui/":          (*view).missing,
 	}
 )
 
