@@ -166,7 +166,9 @@ func (b *Bed) Open() {
 }
 
 // Control is what surfaces ask.
-func (b *Bed) Control() tipstaff.Control { return tipstaff.Control{Runs: b.Runner, Now: time.Now} }
+func (b *Bed) Control() tipstaff.Control {
+	return tipstaff.Control{Runs: b.Runner, Now: time.Now, Follow: b.Runner.Changed}
+}
 
 // Terminate does what a daemon does that is told to stop.
 func (b *Bed) Terminate() {
