@@ -26,6 +26,7 @@ var funcs = template.FuncMap{
 	"costOf": costOf,
 	"nameOf": nameOf,
 	"words":  func(s string) string { return strings.ReplaceAll(s, "_", " ") },
+	"talks":  talks,
 	"dict":   func(pairs ...any) map[string]any { return pairsOf(pairs) },
 }
 
