@@ -20,7 +20,7 @@ const familyNested = 6
 
 // familyPage is a run among its relatives.
 type familyPage struct {
-	kinHead
+	*runView
 	Older []kin // the oldest first
 	Tree  []kin
 	Cut   bool
@@ -47,22 +47,22 @@ func (k kin) Compare() string { return "/ui/compare?" + query("a", k.Run.String(
 
 // family is a run among those that it comes from, and that come from it or from the same.
 func (v *view) family() error {
-	r, err := v.find()
+	shown, err := v.runView()
 	if err != nil {
 		return err
 	}
-	found, err := tipstaff.FamilyOf(v.ctx(), v.s.control.Runs, r.ID)
+	found, err := tipstaff.FamilyOf(v.ctx(), v.s.control.Runs, shown.run.ID)
 	if err != nil {
 		return err
 	}
-	page := familyPage{kinHead: kinHead{Run: r, Tab: "family"}, Cut: found.Cut}
+	page := familyPage{runView: shown, Cut: found.Cut}
 	page.Alone = len(found.Ancestors)+len(found.Children)+len(found.Siblings) == 0
-	page.Older, page.Tree = treeOf(found)
-	return v.show("family", "Family · "+nameOf(r), page)
+	page.Older, page.Tree = familyTree(found)
+	return v.show("family", "Family · "+nameOf(shown.run), page)
 }
 
-// treeOf draws a family: whoever comes from somebody stands below, and what came later lower.
-func treeOf(f tipstaff.Family) (older, tree []kin) {
+// familyTree draws a family: whoever comes from somebody stands below, and what came later lower.
+func familyTree(f tipstaff.Family) (older, tree []kin) {
 	place := func(r tipstaff.Relative) kin { return kin{Relative: r, Of: f.Run.Run} }
 	self := place(f.Run)
 	for _, r := range f.Children {

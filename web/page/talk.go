@@ -20,17 +20,10 @@ const (
 
 // talkPage is what was said at a place of a run.
 type talkPage struct {
-	kinHead
+	*runView
 	Path   string
 	Places []tipstaff.ConversationPlace
 	Talk   talk
-}
-
-// kinHead stands above the views of a run that this file and its neighbours show.
-type kinHead struct {
-	Run tipstaff.Run
-	Tab string
-	At  int64 // the record that the run is shown as of; 0: its head
 }
 
 // talk is a transcript, or a part of it.
@@ -55,15 +48,12 @@ func talks(r tipstaff.Run) bool {
 
 // talk is the conversation of a turn, a step or a stage.
 func (v *view) talk() error {
-	r, err := v.find()
+	shown, err := v.runView()
 	if err != nil {
 		return err
 	}
-	at, err := v.at(r)
-	if err != nil {
-		return err
-	}
-	page := talkPage{kinHead: kinHead{r, "talk", at}, Path: v.r.FormValue("path")}
+	r, at := shown.run, shown.at
+	page := talkPage{runView: shown, Path: v.r.FormValue("path")}
 	if page.Places, err = tipstaff.ConversationPlaces(v.ctx(), v.s.control.Runs, r, at); err != nil {
 		return err
 	}
@@ -92,7 +82,7 @@ func (v *view) talk() error {
 func (p talkPage) part(said *tipstaff.Conversation, from int) talk {
 	from = min(max(0, from), len(said.Items))
 	to := min(from+talkItems, len(said.Items))
-	t := talkOf(p.Run, said, from, to)
+	t := talkOf(p.run, said, from, to)
 	address := func(from int) string { return p.address(p.Path) + "&" + query("from", strconv.Itoa(from)) }
 	if from > 0 {
 		t.Earlier = address(max(0, from-talkItems))
@@ -105,9 +95,9 @@ func (p talkPage) part(said *tipstaff.Conversation, from int) talk {
 
 // address is that of what was said at a path.
 func (p talkPage) address(path string) string {
-	a := "/ui/runs/" + p.Run.ID.String() + "/talk?" + query("path", path)
-	if p.At > 0 {
-		a += "&" + query("at", strconv.FormatInt(p.At, 10))
+	a := "/ui/runs/" + p.run.ID.String() + "/talk?" + query("path", path)
+	if p.at > 0 {
+		a += "&" + query("at", strconv.FormatInt(p.at, 10))
 	}
 	return a
 }
@@ -126,15 +116,6 @@ func talkOf(r tipstaff.Run, said *tipstaff.Conversation, from, to int) talk {
 		t.Items = append(t.Items, talkItem{it, r.ID})
 	}
 	return t
-}
-
-// at is the record that a run is asked for as of.
-func (v *view) at(r tipstaff.Run) (int64, error) {
-	n, err := v.number("at", 0)
-	if int64(n) > r.HeadSeq {
-		return 0, tipstaff.Errorf(tipstaff.CursorBeyondHead, "run %s has %d records, and none is number %d", r.ID, r.HeadSeq, n)
-	}
-	return int64(n), err
 }
 
 // number is a parameter of the address, and what it is when it is missing.
