@@ -77,7 +77,8 @@ func familyTree(f tipstaff.Family) (older, tree []kin) {
 	for i, r := range f.Ancestors {
 		if i < familyNested {
 			above := place(r)
-			above.Below, tree = tree, []kin{above}
+			above.Below = tree
+			tree = []kin{above}
 			continue
 		}
 		older = append(older, place(r))
