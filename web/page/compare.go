@@ -10,7 +10,10 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
-const compareRows = 200 // that a page shows
+const (
+	compareRows = 200 // that a page shows
+	addressMost = 400 // bytes of what an address names
+)
 
 // comparePage is two runs side by side.
 type comparePage struct {
@@ -24,7 +27,6 @@ type comparePage struct {
 	Order   string
 	Path    string
 	Later   string
-	filter  url.Values
 }
 
 // compareRow is one place of the programs.
@@ -92,7 +94,10 @@ type compareValue struct {
 
 // compare is two runs side by side; without both, a form that asks for them.
 func (v *view) compare() error {
-	page := comparePage{A: v.r.FormValue("a"), B: v.r.FormValue("b"), Order: v.r.FormValue("order"), Path: v.r.FormValue("path"), filter: v.r.URL.Query()}
+	page := comparePage{A: cutBytes(v.r.FormValue("a"), addressMost), B: cutBytes(v.r.FormValue("b"), addressMost), Path: cutBytes(v.r.FormValue("path"), addressMost)}
+	if v.r.FormValue("order") == "changed" {
+		page.Order = "changed"
+	}
 	if page.A == "" || page.B == "" {
 		return v.show("compare", "Compare", page)
 	}
@@ -172,8 +177,8 @@ func givenText(name string, value json.RawMessage) *string {
 // With is the address of the comparison with one parameter set.
 func (p comparePage) With(name, value string) string {
 	q := url.Values{}
-	for _, kept := range []string{"a", "b", "order", "path"} {
-		if given := p.filter.Get(kept); given != "" {
+	for kept, given := range map[string]string{"a": p.A, "b": p.B, "order": p.Order, "path": p.Path} {
+		if given != "" {
 			q.Set(kept, given)
 		}
 	}

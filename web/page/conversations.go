@@ -2,6 +2,7 @@ package page
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 
 	"github.com/tipstaff/tipstaff"
@@ -37,6 +38,8 @@ func (v *view) id(name string) (id tipstaff.ID, err error) {
 	}
 	return id, nil
 }
+
+func sessionAddress(session string) string { return "/ui/sessions/" + url.PathEscape(session) }
 
 // chatPage is a conversation, turn by turn.
 type chatPage struct {

@@ -28,8 +28,8 @@ var funcs = template.FuncMap{
 	"words":  words,
 	"most":   most,
 	"more":   func(all []tipstaff.ID, n int) int { return len(all) - n },
-	"talks":  talks,
-	"dict":   func(pairs ...any) map[string]any { return pairsOf(pairs) },
+	"talks":  talks, "sessionAt": sessionAddress,
+	"dict": func(pairs ...any) map[string]any { return pairsOf(pairs) },
 }
 
 // pairsOf is what a part is given that needs more than one value.
