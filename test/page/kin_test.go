@@ -278,7 +278,7 @@ func TestARunBesideItsFork(t *testing.T) {
 
 	address := "/ui/compare?" + url.Values{"a": {old.ID.String()}, "b": {fork.ID.String()}}.Encode()
 	p := w.open(address)
-	if got := textOf(byClass(p.parse(), "first")[0]); !strings.Contains(got, "work#2 stage : only in A") {
+	if got := textOf(byClass(p.parse(), "first-difference")[0]); !strings.Contains(got, "work#2 stage : only in A") {
 		t.Errorf("the first difference: %s", got)
 	}
 	if got, want := textOf(byClass(p.parse(), "shared")[0]), fmt.Sprintf("The first %d records are the same", fork.Lineage.Seq); !strings.HasPrefix(got, want) {
@@ -299,7 +299,7 @@ func TestARunBesideItsFork(t *testing.T) {
 		t.Errorf("rows %q, want %q", rows, paths)
 	}
 	same := w.open("/ui/compare?a=" + old.ID.String() + "&b=" + old.ID.String())
-	if got := textOf(byClass(same.parse(), "first")[0]); !strings.Contains(got, "None: what happened is the same in both.") {
+	if got := textOf(byClass(same.parse(), "first-difference")[0]); !strings.Contains(got, "None: what happened is the same in both.") {
 		t.Errorf("with itself: %s", got)
 	}
 
@@ -349,7 +349,7 @@ func TestCompareWhatWasGiven(t *testing.T) {
 	if !strings.Contains(given, "bound/tool_calls 5 7") || !strings.Contains(given, "program") {
 		t.Errorf("what was given: %s", given)
 	}
-	if got := textOf(byClass(p.parse(), "first")[0]); !strings.Contains(got, "What happened is the same in both; what they were given is not.") {
+	if got := textOf(byClass(p.parse(), "first-difference")[0]); !strings.Contains(got, "What happened is the same in both; what they were given is not.") {
 		t.Errorf("the first difference: %s", got)
 	}
 }

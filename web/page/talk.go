@@ -3,9 +3,9 @@ package page
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"html/template"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +16,8 @@ import (
 const (
 	talkItems = 100     // that a page shows
 	valueMost = 4 << 10 // bytes of a text that is no Markdown
+	// argumentsMost is how many of a call are shown; its record has all of them.
+	argumentsMost = 40
 )
 
 // talkPage is what was said at a place of a run.
@@ -219,16 +221,20 @@ type argument struct {
 	More        int // bytes that are left out
 }
 
-// Arguments are those of a call, by name.
+// Arguments are those of a call, in the order in which they were given.
 func (i talkItem) Arguments() (all []argument) {
-	var given map[string]json.RawMessage
-	if json.Unmarshal(i.Call.Arguments, &given) != nil {
+	in := json.NewDecoder(bytes.NewReader(i.Call.Arguments))
+	if begin, err := in.Token(); err != nil || begin != json.Delim('{') || !json.Valid(i.Call.Arguments) {
 		return []argument{argumentOf("", i.Call.Arguments)}
 	}
-	for name, value := range given {
-		all = append(all, argumentOf(name, value))
+	for in.More() {
+		var value json.RawMessage
+		name, _ := in.Token()
+		if in.Decode(&value) != nil || len(all) == argumentsMost {
+			break
+		}
+		all = append(all, argumentOf(fmt.Sprint(name), value))
 	}
-	slices.SortFunc(all, func(a, b argument) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
