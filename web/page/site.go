@@ -30,6 +30,8 @@ type Site struct {
 	mux     *http.ServeMux
 	doors   *doors
 	streams streams
+	folds   *folds
+	layouts layouts
 	cross   *http.CrossOriginProtection
 	now     func() time.Time
 }
@@ -42,7 +44,7 @@ func New(control tipstaff.Control, o Options) *Site {
 	if o.Status == nil {
 		o.Status = func(tipstaff.Code) int { return http.StatusInternalServerError }
 	}
-	s := &Site{control: control, o: o, mux: http.NewServeMux(), doors: newDoors(), cross: http.NewCrossOriginProtection(), now: control.Now}
+	s := &Site{control: control, o: o, mux: http.NewServeMux(), doors: newDoors(), folds: newFolds(control.Runs), cross: http.NewCrossOriginProtection(), now: control.Now}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -106,6 +108,7 @@ type view struct {
 	now    time.Time
 	signed *session // nil: nobody has signed in
 	status int
+	out    *reply // what is written; nil: nothing is yet
 }
 
 func (v *view) ctx() context.Context { return v.r.Context() }
