@@ -74,6 +74,9 @@ func (h runHeader) Words() string {
 	return words(tipstaff.Joined(", ", code, h.Error.Bound))
 }
 
+// Message is why the run failed, in the words of who failed.
+func (h runHeader) Message() string { return passageOf(h.Error.Message, 2000) }
+
 // Query keeps the moment in addresses of other views.
 func (h runHeader) Query() string {
 	if h.At == nil {

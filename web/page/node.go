@@ -164,17 +164,17 @@ func (p *nodePage) take(e *tipstaff.Event) {
 			p.Output = pretty(b.Value)
 		}
 		if p.Failure = ""; b.Error != nil {
-			p.Failure = tipstaff.ErrorText(b.Error)
+			p.Failure = passageOf(tipstaff.ErrorText(b.Error), 4000)
 		}
 	case tipstaff.KindAgentToolCallRequest:
 		p.Input = pretty(tipstaff.BodyOf[tipstaff.AgentToolCallRequest](e).Arguments)
 	case tipstaff.KindPlanStep:
 		if b := tipstaff.BodyOf[tipstaff.PlanStep](e); b.Error != nil {
-			p.Failure = b.Error.String()
+			p.Failure = passageOf(b.Error.String(), 4000)
 		}
 	case tipstaff.KindStageFinished:
 		b := tipstaff.BodyOf[tipstaff.StageFinished](e)
-		p.Output, p.Failure = pretty(b.Output), b.Failure()
+		p.Output, p.Failure = pretty(b.Output), passageOf(b.Failure(), 4000)
 	}
 }
 
@@ -185,14 +185,23 @@ func pretty(raw json.RawMessage) string {
 		return ""
 	}
 	if json.Unmarshal(raw, &text) == nil {
-		return cut(text, nodePayload)
+		return passageOf(text, nodePayload)
 	}
 	if len(raw) > 4*nodePayload { // it is cut anyway
-		return cut(strings.ToValidUTF8(string(raw[:4*nodePayload]), ""), nodePayload) + "…"
+		return passageOf(string(raw[:nodePayload])+"…", nodePayload)
 	}
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
-		return cut(string(raw), nodePayload)
+		return passageOf(string(raw), nodePayload)
 	}
-	return cut(b.String(), nodePayload)
+	return passageOf(b.String(), nodePayload)
+}
+
+// passageOf is a text of several lines of others, with what does not print marked.
+func passageOf(s string, most int) string {
+	lines := strings.Split(cut(s, most), "\n")
+	for i, l := range lines {
+		lines[i] = tipstaff.PrintableProse(l)
+	}
+	return strings.Join(lines, "\n")
 }

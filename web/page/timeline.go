@@ -12,7 +12,7 @@ import (
 
 // Measures of a timeline.
 const (
-	timelineWidth  = 900
+	timelineWidth  = 800
 	timelineLabels = 230 // for the names, at the left
 	timelineTop    = 44  // for breaks, marks and the axis
 	timelineRow    = 24
@@ -232,17 +232,22 @@ func drawBar(b tipstaff.Bar, top int) drawnBar {
 	return d
 }
 
-// ticks are moments at even distances, but for those in which nobody drove the run.
+// ticks are moments at even distances.
 func ticks(t *tipstaff.Timeline) (all []tick) {
+	step := float64(t.Width) / timelineTicks
+	nearest := t.To.Sub(t.From) // of two ticks
+	for i := range timelineTicks {
+		nearest = min(nearest, t.At(step*float64(i+1)).Sub(t.At(step*float64(i))))
+	}
 	format := "15:04:05"
-	switch span := t.To.Sub(t.From); {
-	case span > 48*time.Hour:
-		format = "2 Jan 15:04"
-	case span < 20*time.Second:
+	switch {
+	case t.To.Sub(t.From) > 24*time.Hour:
+		format = "2 Jan 15:04:05"
+	case nearest < 2*time.Second:
 		format = "15:04:05.000"
 	}
 	for i := range timelineTicks {
-		x := float64(t.Width) * float64(i) / timelineTicks
+		x := step * float64(i)
 		all = append(all, tick{place(x), t.At(x).UTC().Format(format)})
 	}
 	return all
