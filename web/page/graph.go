@@ -327,6 +327,12 @@ func head(c Curve) string {
 	return fmt.Sprintf("M%d %dl-4 -7h8z", to.X, to.Y)
 }
 
+// Link is the address of its panel.
+func (n drawnNode) Link(run tipstaff.ID, at *atBar) string { return nodeLink(run, n.Path, at) }
+
+// Key tells the stage from others on the page.
+func (n drawnNode) Key() string { return keyOf(n.Path) }
+
 // Places within the box of a stage.
 func (n drawnNode) IconX() int   { return n.X + 18 }
 func (n drawnNode) IconY() int   { return n.Y + 21 }

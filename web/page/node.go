@@ -2,7 +2,9 @@ package page
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -59,6 +61,30 @@ func (c nodeCall) Took() time.Duration {
 	return c.To.Sub(c.From)
 }
 
+// pathMost is how long a path is in an address.
+const pathMost = 400
+
+// keyOf is what a page finds a node by: its path or, of one that is long or does not print,
+// the digest.
+func keyOf(path string) string {
+	if len(path) <= pathMost && tipstaff.Printable(path) == path {
+		return path
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(path)))
+}
+
+// nodeLink is the address of the panel of a node, as of the same moment.
+func nodeLink(run tipstaff.ID, path string, at *atBar) string {
+	q := query("path", keyOf(path))
+	if at != nil {
+		q = query("path", keyOf(path), "at", at.Text())
+	}
+	return "/ui/runs/" + run.String() + "/node?" + q
+}
+
+// Link is the address of the panel.
+func (c nodeCall) Link(run tipstaff.ID, at *atBar) string { return nodeLink(run, c.Path, at) }
+
 var spanKinds = map[tipstaff.SpanKind]string{tipstaff.SpanCall: "call", tipstaff.SpanStep: "step", tipstaff.SpanVisit: "visit", tipstaff.SpanGate: "gate"}
 
 // node is the panel of one node.
@@ -87,6 +113,10 @@ func (p *nodePage) read(f *fold) error {
 		return &problem{status: http.StatusNotFound, title: "There is no such step", text: "Nothing in this run has the path " + tipstaff.Quote(p.Path, 100) + ", as of the record that is shown."}
 	}
 	n := rows[at]
+	p.Path = n.Path
+	if chosen != nil {
+		p.Path = chosen.Path
+	}
 	p.Node, p.Below = *branchOf(&n), treeOf(rowsBelow(rows, at))
 	p.From, p.To = n.Started, n.Ended
 	for i, s := range slices.Backward(n.Spans()) {
@@ -106,11 +136,11 @@ func (p *nodePage) read(f *fold) error {
 // findNode is the row at a path, or of what a call at the path belongs to, and the call that
 // is meant: the one at the path, else the last. -1: there is none.
 func findNode(rows []tipstaff.Row, path string) (at int, chosen *tipstaff.Span) {
-	at = -1
+	at, path = -1, keyOf(path)
 	for i := range rows {
-		own := rows[i].Path == path && (path != "" || i == 0)
+		own := keyOf(rows[i].Path) == path && (path != "" || i == 0)
 		for _, s := range rows[i].Spans() {
-			if s.Path == path || own && s.Kind != tipstaff.SpanGate {
+			if keyOf(s.Path) == path || own && s.Kind != tipstaff.SpanGate {
 				at, chosen = i, s
 			}
 		}

@@ -232,6 +232,12 @@ func drawBar(b tipstaff.Bar, top int) drawnBar {
 	return d
 }
 
+// Link is the address of its panel.
+func (r drawnRow) Link(run tipstaff.ID, at *atBar) string { return nodeLink(run, r.Path, at) }
+
+// Key tells the row from others on the page.
+func (r drawnRow) Key() string { return keyOf(r.Path) }
+
 // ticks are moments at even distances.
 func ticks(t *tipstaff.Timeline) (all []tick) {
 	step := float64(t.Width) / timelineTicks
