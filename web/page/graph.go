@@ -179,7 +179,7 @@ func stageOf(s *tipstaff.GraphStage, box Rect) drawnNode {
 		note = tipstaff.Joined(" · ", note, "$"+s.Cost.String())
 	}
 	n := drawnNode{Rect: box, Name: printed(s.Name, graphName), Note: printed(note, graphNote), Path: s.Name, Shape: "stage", State: stateOf(s.State), Entry: s.Entry}
-	n.Title = cut(tipstaff.Printable(tipstaff.Joined(" · ", s.Name, s.Kind, s.Label, n.State.Word, note)), 200)
+	n.Title = printed(tipstaff.Joined(" · ", s.Name, s.Kind, s.Label, n.State.Word, note), 200)
 	switch {
 	case s.Visits > 0 && s.MaxVisits > 0:
 		n.Visits = fmt.Sprintf("%d/%d", s.Visits, s.MaxVisits)
@@ -188,8 +188,6 @@ func stageOf(s *tipstaff.GraphStage, box Rect) drawnNode {
 	}
 	return n
 }
-
-func printed(s string, most int) string { return cut(tipstaff.Printable(cut(s, most+1)), most) }
 
 // edgeOf is the line of an edge of the graph.
 func edgeOf(g *tipstaff.Graph, i int, c Curve) drawnEdge {
@@ -259,7 +257,7 @@ func edgeTitle(g *tipstaff.Graph, e *tipstaff.GraphEdge) string {
 	if e.Refused != "" {
 		title += ", refused: " + words(e.Refused)
 	}
-	return cut(tipstaff.Printable(title), 200)
+	return printed(title, 200)
 }
 
 func rowOf(e *tipstaff.GraphEdge) edgeRow {

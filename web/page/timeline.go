@@ -163,7 +163,7 @@ func (p *timelinePage) drawBreak(b tipstaff.Break) drawnBreak {
 		text += fmt.Sprintf(" (%d times)", b.Count)
 	}
 	around := max(b.Idle/10, time.Second)
-	return drawnBreak{X: place(b.X), W: length(max(b.Width, 1)), Text: cut(tipstaff.Printable(text), 200), Class: b.Why, From: b.From, To: b.To,
+	return drawnBreak{X: place(b.X), W: length(max(b.Width, 1)), Text: printed(text, 200), Class: b.Why, From: b.From, To: b.To,
 		Link: p.to(b.From.Add(-around), b.To.Add(around), true, 0)}
 }
 
@@ -189,7 +189,7 @@ func drawMark(m tipstaff.Mark, height int) drawnMark {
 func (p *timelinePage) drawRow(r tipstaff.TimelineRow, i int) drawnRow {
 	top := timelineTop + i*timelineRow
 	d := drawnRow{Path: r.Path, Name: printed(r.Name, max(6, timelineName-2*min(r.Depth, 8))), What: r.What, State: stateOf(r.State), X: 4 + 12*min(r.Depth, 8), Y: top, Base: top + 16, Below: r.Below}
-	d.Title = cut(tipstaff.Printable(tipstaff.Joined(" · ", r.Path, r.What, d.State.Word)), 200)
+	d.Title = printed(tipstaff.Joined(" · ", r.Path, r.What, d.State.Word), 200)
 	for _, b := range r.Bars {
 		d.Bars = append(d.Bars, drawBar(b, top))
 		if d.From.IsZero() || b.From.Before(d.From) {
@@ -216,7 +216,7 @@ func drawBar(b tipstaff.Bar, top int) drawnBar {
 		d.Title += fmt.Sprintf(", %d together", b.Count)
 		d.Class += " dense"
 	}
-	d.Title = cut(tipstaff.Printable(d.Title), 200)
+	d.Title = printed(d.Title, 200)
 	end := b.X + width + timelineLabels
 	switch {
 	case b.Wait:
