@@ -35,6 +35,9 @@ func (v *view) moment(r tipstaff.Run) (int64, error) {
 func (v *view) atBar(seq, head int64) *atBar {
 	b := &atBar{Seq: seq, Head: head, Path: v.r.URL.Path, query: v.r.URL.Query()}
 	b.query.Del("part")
+	if path := b.query.Get("path"); path != "" {
+		b.query.Set("path", keyOf(path))
+	}
 	for _, name := range []string{"path", "scale", "from", "to", "skip"} {
 		if value := b.query.Get(name); value != "" {
 			b.Rest = append(b.Rest, hidden{name, value})

@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"encoding/json"
 	"sync"
 
 	"github.com/tipstaff/tipstaff"
@@ -32,7 +33,7 @@ type fold struct {
 	at     int64 // where it was asked to stop; 0: it goes on to the head
 	bytes  int64 // by estimate
 	use    sync.Mutex
-	view   *tipstaff.View
+	view   *tipstaff.View      // nil: nothing is folded yet
 	graph  *tipstaff.GraphFold // nil: nobody has asked for it
 	graphs int64               // the last record in it
 }
@@ -53,12 +54,12 @@ func (k *folds) with(ctx context.Context, r tipstaff.Run, at int64, f func(*fold
 	one := k.take(r, at)
 	one.use.Lock()
 	defer one.use.Unlock()
-	if at > 0 && one.view.Seq > at { // somebody has gone on with it meanwhile
-		one = &fold{run: r.ID, at: at, view: tipstaff.NewView(nameOf(r), nil)}
+	if at > 0 && one.view != nil && one.view.Seq > at { // somebody has gone on with it meanwhile
+		one = &fold{run: r.ID, at: at}
 		one.use.Lock()
 		defer one.use.Unlock()
 	}
-	if err := one.goOn(ctx, k.runs, at); err != nil {
+	if err := one.goOn(ctx, k.runs, r, at); err != nil {
 		k.drop(one)
 		return err
 	}
@@ -81,7 +82,7 @@ func (k *folds) take(r tipstaff.Run, at int64) *fold {
 		}
 	}
 	if best == nil {
-		best = &fold{run: r.ID, view: tipstaff.NewView(nameOf(r), nil)}
+		best = &fold{run: r.ID}
 	}
 	best.at = at
 	return best
@@ -117,8 +118,36 @@ func (k *folds) remove(one *fold) {
 }
 
 // goOn takes in the records up to one, 0 being the head.
-func (f *fold) goOn(ctx context.Context, runs tipstaff.Reader, at int64) error {
+func (f *fold) goOn(ctx context.Context, runs tipstaff.GraphReader, r tipstaff.Run, at int64) error {
+	if f.view == nil {
+		stages, err := stagesOf(ctx, runs, r)
+		if err != nil {
+			return err
+		}
+		f.view = tipstaff.NewView(nameOf(r), stages)
+	}
 	return after(ctx, runs, f.run, f.view.Seq, at, f.view.Apply)
+}
+
+// stagesOf is the outline of a pipeline; nil: the run is of none, and its tree grows as its
+// records name places.
+func stagesOf(ctx context.Context, runs tipstaff.GraphReader, r tipstaff.Run) (*tipstaff.Outline, error) {
+	if r.Program.Kind != tipstaff.ProgramPipeline {
+		return nil, nil
+	}
+	text, err := runs.Graph(ctx, r.ID, tipstaff.GraphJSON)
+	if err != nil {
+		return nil, err
+	}
+	var shape tipstaff.Graph
+	if err := json.Unmarshal(text, &shape); err != nil {
+		return nil, err
+	}
+	o := &tipstaff.Outline{Kind: tipstaff.ProgramPipeline, ID: shape.Name}
+	for _, s := range shape.Stages {
+		o.Children = append(o.Children, &tipstaff.Outline{Path: s.Name, ID: s.Name, Kind: s.Kind, Label: s.Label})
+	}
+	return o, nil
 }
 
 // follow gives the graph of a pipeline, as of the same record as the view.

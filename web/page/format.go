@@ -12,7 +12,7 @@ import (
 // funcs are what templates write values with. Text of others goes through text or prose,
 // which mark what does not print; html/template escapes it.
 var funcs = template.FuncMap{
-	"text":   func(s string) string { return cut(tipstaff.Printable(s), 200) },
+	"text":   func(s string) string { return printed(s, 200) },
 	"prose":  func(s string) string { return tipstaff.PrintableProse(s) },
 	"short":  shortID,
 	"state":  stateOf,
@@ -54,6 +54,9 @@ func most(of any, n int) any {
 	}
 	return of
 }
+
+// printed is the beginning of a text of others, with what does not print marked.
+func printed(s string, most int) string { return cut(tipstaff.Printable(cut(s, most)), most) }
 
 // percent is a length in SVG, of so many thousandths.
 func percent(thousandths int64) string { return fmt.Sprintf("%d.%d%%", thousandths/10, thousandths%10) }

@@ -74,6 +74,12 @@ func (h runHeader) Words() string {
 	return words(tipstaff.Joined(", ", code, h.Error.Bound))
 }
 
+// Message is why the run failed, in the words of who failed.
+func (h runHeader) Message() string { return passageOf(h.Error.Message, 2000) }
+
+// FailedAt is the address of the step that has failed.
+func (h runHeader) FailedAt() string { return nodeLink(h.ID, h.Error.Path, h.At) }
+
 // Query keeps the moment in addresses of other views.
 func (h runHeader) Query() string {
 	if h.At == nil {

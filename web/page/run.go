@@ -9,7 +9,9 @@ import (
 
 // runPages show one run: its overview, nodes and timeline.
 var runPages = pages{
-	"GET /ui/runs/{run}": (*view).run,
+	"GET /ui/runs/{run}":          (*view).run,
+	"GET /ui/runs/{run}/node":     (*view).node,
+	"GET /ui/runs/{run}/timeline": (*view).timeline,
 }
 
 // runView is a view of a run whose records are folded after its header was sent.

@@ -3,9 +3,12 @@ package page
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,9 +22,10 @@ import (
 type told struct {
 	tipstaff.Service
 	run    tipstaff.Run
-	name   string
 	events []tipstaff.Event
 	shape  tipstaff.Graph
+	fold   tipstaff.Fold
+	gates  []tipstaff.Gate // that are open
 	now    time.Time
 	asked  int // records that somebody has read
 }
@@ -83,12 +87,9 @@ func (s *told) tell(kind tipstaff.Kind, path string, body any) {
 	must(err)
 	e := tipstaff.Event{V: 1, Seq: int64(len(s.events) + 1), Kind: kind, At: s.now, Run: s.run.ID, Path: path, Epoch: 1, Body: text}
 	s.events = append(s.events, e)
-	var f tipstaff.Fold
-	for i := range s.events {
-		f.Apply(&s.events[i])
-	}
+	s.fold.Apply(&e)
 	program := s.run.Program
-	s.run = tipstaff.Status(tipstaff.Facts{ID: s.run.ID, Name: "toy", Head: "sha256:head"}, &f, s.run.OpenGates, s.now)
+	s.run = tipstaff.Status(tipstaff.Facts{ID: s.run.ID, Name: "toy", Head: "sha256:head"}, &s.fold, s.gates, s.now)
 	s.run.Program = program
 }
 
@@ -152,8 +153,7 @@ func (v *visitor) open(rest string) (*html.Node, string) {
 	return root, w.Body.String()
 }
 
-// find are the elements of a page that have a class, or an attribute data-key where that is
-// what is asked for.
+// find are the elements of a page that are what is looked for.
 func find(root *html.Node, is func(*html.Node) bool) (all []*html.Node) {
 	for n := range root.Descendants() {
 		if n.Type == html.ElementNode && is(n) {
@@ -172,14 +172,11 @@ func attr(n *html.Node, name string) string {
 	return ""
 }
 
-func class(name string) func(*html.Node) bool {
+// class is for elements that have all of these.
+func class(names ...string) func(*html.Node) bool {
 	return func(n *html.Node) bool {
-		for _, c := range strings.Fields(attr(n, "class")) {
-			if c == name {
-				return true
-			}
-		}
-		return false
+		has := strings.Fields(attr(n, "class"))
+		return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(has, name) })
 	}
 }
 
@@ -225,7 +222,7 @@ func TestTreeShowsTheRowsOfTheView(t *testing.T) {
 	work(s)
 	visitor := s.visitor(t)
 	for _, at := range []int64{3, 4, 5, 6, 7, 8, 2, 9, 1} {
-		root, body := visitor.open("?at=" + string(rune('0'+at)))
+		root, body := visitor.open(fmt.Sprint("?at=", at))
 		view := tipstaff.NewView("toy", nil)
 		for i := range s.events[:at] {
 			view.Apply(&s.events[i])
@@ -237,14 +234,161 @@ func TestTreeShowsTheRowsOfTheView(t *testing.T) {
 				t.Errorf("at %d the note %q of %s is not shown", at, r.Note, r.Path)
 			}
 		}
-		if got := rowsShown(root); len(got) != len(want) {
+		if got := rowsShown(root); !slices.Equal(got, want) {
 			t.Errorf("at %d: %v, want %v", at, got, want)
-		} else {
-			for i := range got {
-				if got[i] != want[i] {
-					t.Errorf("at %d row %d is %v, want %v", at, i, got[i], want[i])
-				}
-			}
 		}
+	}
+}
+
+func TestMomentsStopWhereTheySay(t *testing.T) {
+	s := newTold(t, "plan")
+	work(s)
+	visitor := s.visitor(t)
+	root, _ := visitor.open("?at=4") // the first attempt of the first call has failed
+	if bar := find(root, class("at")); len(bar) != 1 || !strings.Contains(textOf(bar[0]), "As of record 4 of 9") {
+		t.Errorf("no bar says which moment it is: %v", bar)
+	}
+	if got := rowsShown(root); len(got) != 2 {
+		t.Errorf("what came later is shown: %v", got)
+	}
+	links := map[string]string{}
+	for _, a := range find(find(root, class("at"))[0], func(n *html.Node) bool { return n.Data == "a" }) {
+		links[textOf(a)] = attr(a, "href")
+	}
+	want := map[string]string{"First": visitor.run + "?at=1", "Previous": visitor.run + "?at=3", "Next": visitor.run + "?at=5", "Now": visitor.run}
+	if !maps.Equal(links, want) {
+		t.Errorf("the bar leads to %v, want %v", links, want)
+	}
+	slider := find(root, func(n *html.Node) bool { return attr(n, "type") == "range" })
+	if len(slider) != 1 || attr(slider[0], "min") != "1" || attr(slider[0], "max") != "9" || attr(slider[0], "value") != "4" || attr(slider[0].Parent, "method") != "get" {
+		t.Error("there is no slider over the records in a form that changes nothing")
+	}
+	for _, at := range []string{"0", "10", "-1", "x", "99999999999999999999"} {
+		w := httptest.NewRecorder()
+		if visitor.get(w, "?at="+at); w.Code != http.StatusBadRequest {
+			t.Errorf("record %s is answered %d", at, w.Code)
+		}
+	}
+	if last, _ := visitor.open("?at=9"); len(find(last, func(n *html.Node) bool { return attr(n, "rel") == "next" })) != 0 {
+		t.Error("something comes after the last record")
+	}
+}
+
+// firstSent notes how many records were read before anything was sent.
+type firstSent struct {
+	*httptest.ResponseRecorder
+	s      *told
+	before int
+	body   string
+}
+
+func (w *firstSent) Flush() {
+	if w.before < 0 {
+		w.before, w.body = w.s.asked, w.Body.String()
+	}
+}
+
+func TestHeaderOfALongRunIsSentBeforeItIsFolded(t *testing.T) {
+	s := newTold(t, "plan")
+	s.tell(tipstaff.KindRunStarted, "", map[string]any{"kind": "cli", "epoch": 1, "pid": 1})
+	e := s.events[1]
+	e.Kind, e.Path, e.Body = tipstaff.KindEffectFinished, "root/a", json.RawMessage(`{"name":"tool.call","attempt":1,"value":1,"ms":1}`)
+	for range 100_000 {
+		e.Seq++
+		s.events = append(s.events, e)
+	}
+	s.run.HeadSeq = e.Seq
+	visitor := s.visitor(t)
+	for _, rest := range []string{"", "/timeline"} {
+		w := &firstSent{httptest.NewRecorder(), s, -1, ""}
+		s.asked = 0
+		visitor.get(w, rest)
+		if w.before < 0 || w.before > 1 { // the diagnosis reads the last
+			t.Errorf("%q: %d records were read before the header was sent", rest, w.before)
+		}
+		if !strings.Contains(w.body, "record 100,002") || strings.Contains(w.body, `class="tree"`) {
+			t.Errorf("%q: the header is not what was sent first: %.200s", rest, w.body)
+		}
+		if rest == "" && s.asked < 100_000 {
+			t.Errorf("only %d records were folded", s.asked)
+		}
+	}
+}
+
+func TestFoldsGoOnByNewRecordsAlone(t *testing.T) {
+	s := newTold(t, "plan")
+	work(s)
+	visitor := s.visitor(t)
+	visitor.open("/timeline")
+	s.tell(tipstaff.KindEffectFinished, "root/c", map[string]any{"attempt": 1, "value": 1, "ms": 1})
+	s.asked = 0
+	root, _ := visitor.open("?part=tree")
+	if rows := rowsShown(root); s.asked > 2 || rows[len(rows)-1] != [2]string{"root/c", "done"} {
+		t.Errorf("%d records were read for one that is new, and the tree ends with %v", s.asked, rows)
+	}
+	k := newFolds(s)
+	for i := range 2 * foldsMost / (foldBytes + 100_000*foldPerRecord) {
+		f := &fold{view: tipstaff.NewView("", nil), at: int64(i)}
+		f.view.Seq = 100_000
+		k.keep(f)
+	}
+	if k.bytes > foldsMost || len(k.kept) < 2 || k.kept[len(k.kept)-1].at <= k.kept[0].at {
+		t.Errorf("%d folds of %d bytes are kept", len(k.kept), k.bytes)
+	}
+}
+
+func TestLargeBranches(t *testing.T) {
+	s := newTold(t, "plan")
+	s.tell(tipstaff.KindRunStarted, "", map[string]any{"kind": "cli", "epoch": 1, "pid": 1})
+	for i := range 1900 {
+		body := map[string]any{"name": "tool.call", "attempt": 1, "value": 1, "ms": 1}
+		if i%100 == 99 {
+			body["error"] = map[string]any{"code": "tool_error"}
+		}
+		s.tell(tipstaff.KindEffectFinished, fmt.Sprintf("root/n%d", i), body)
+	}
+	root, _ := s.visitor(t).open("")
+	rows := rowsShown(root)
+	if len(rows) != 1+treeFirst+19 || rows[treeFirst] != [2]string{"root/n49", "done"} || rows[treeFirst+1] != [2]string{"root/n99", "failed"} {
+		t.Errorf("%d rows are shown: %v", len(rows), rows[treeFirst:])
+	}
+	if !strings.Contains(textOf(root), "1,831 more") {
+		t.Error("nothing says how many more there are")
+	}
+	var deep []tipstaff.Row
+	for i := range 30 {
+		deep = append(deep, tipstaff.Row{Node: &tipstaff.Node{Path: fmt.Sprint(i)}})
+		for j := range 30 {
+			r := tipstaff.Row{Node: &tipstaff.Node{Path: fmt.Sprint(i, "/", j)}, Depth: 1}
+			if i == 29 && j == 29 {
+				r.Shown = tipstaff.NodeFailed
+			}
+			deep = append(deep, r)
+		}
+	}
+	got := treeOf(deep)
+	last := got.Roots[29]
+	if got.Rows != treeRows || len(got.Roots) != 30 || last.Children[len(last.Children)-1].Path != "29/29" || last.More != 30-len(last.Children) {
+		t.Errorf("a tree of 930 rows is shown with %d, its failure %v", got.Rows, last.Children)
+	}
+}
+
+func TestBoundsAsBars(t *testing.T) {
+	r := tipstaff.Run{Bounds: tipstaff.BoundsStatus{
+		"tokens":      {Limited: true, Limit: 1000, Used: 799, Reserved: 500},
+		"tool_calls":  {Limited: true, Limit: 10, Used: 8},
+		"model_calls": {Limited: true, Limit: 4, Used: 4},
+		"cost_usd":    {Used: 5},
+	}, Error: &tipstaff.Failure{Bound: "model_calls"}}
+	got := map[string][4]string{}
+	for _, b := range boundsOf(r) {
+		got[b.Name] = [4]string{b.UsedPart(), b.HeldPart(), b.Class, b.Limit}
+	}
+	want := map[string][4]string{
+		"tokens": {"79.9%", "20.1%", "", "1000"}, "tool calls": {"80.0%", "0.0%", "waiting", "10"},
+		"model calls": {"100.0%", "0.0%", "refused", "4"}, "cost usd": {"0.0%", "0.0%", "", ""},
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -135,3 +135,9 @@ func (b *branch) settle() {
 
 // Branch reports whether something is below it.
 func (b *branch) Branch() bool { return len(b.Children) > 0 || b.More > 0 }
+
+// Link is the address of its panel.
+func (b *branch) Link(run tipstaff.ID, at *atBar) string { return nodeLink(run, b.Path, at) }
+
+// Key tells the row from others on the page.
+func (b *branch) Key() string { return keyOf(b.Path) }
