@@ -137,7 +137,7 @@ func (s *session) site(log *slog.Logger, o web.Options, withPage bool) *web.Serv
 		telemetry.Number{Name: "tipstaff_sse_dropped_total", Help: "Records that readers were too slow to be sent at once.", Total: true, Now: func() float64 { return float64(site.Stats().Dropped) }},
 	)
 	if withPage {
-		o.Page = page.New(s.control(), page.Options{Tokens: o.Tokens, Version: v.Version, Status: web.Status, Log: log})
+		o.Page = page.New(s.control(), page.Options{Tokens: o.Tokens, Version: v.Version, Status: web.Status, Export: runner.Export, Log: log})
 	}
 	site = web.New(s.control(), o)
 	return site
