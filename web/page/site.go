@@ -120,6 +120,11 @@ func (v *view) answer(do func(*view) error, signed bool) error {
 	if signed && v.signed == nil {
 		return v.unsigned()
 	}
+	if v.r.Method == http.MethodGet && v.r.URL.Query().Has("part") {
+		if err := v.checkPart(); err != nil {
+			return err
+		}
+	}
 	if v.signed != nil {
 		v.s.renew(v.w, v.r, v.signed)
 	}
