@@ -222,16 +222,7 @@ func pretty(raw json.RawMessage) string {
 	}
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
-		return passageOf(string(raw), nodePayload)
+		return passage(cut(string(raw), nodePayload))
 	}
-	return passageOf(b.String(), nodePayload)
-}
-
-// passageOf is a text of several lines of others, with what does not print marked.
-func passageOf(s string, most int) string {
-	lines := strings.Split(cut(s, most), "\n")
-	for i, l := range lines {
-		lines[i] = tipstaff.PrintableProse(l)
-	}
-	return strings.Join(lines, "\n")
+	return passage(cut(b.String(), nodePayload))
 }

@@ -19,6 +19,8 @@ type Options struct {
 	Version string
 	// Status is the HTTP status of a code. nil: it is 500.
 	Status func(tipstaff.Code) int
+	// Export writes a run to a new folder that verifies on its own. nil: exports are not offered.
+	Export func(ctx context.Context, runs tipstaff.Service, run tipstaff.ID, dir string) error
 	// Log is told of what failed. nil: nobody is.
 	Log *slog.Logger
 }
@@ -34,6 +36,7 @@ type Site struct {
 	layouts layouts
 	cross   *http.CrossOriginProtection
 	now     func() time.Time
+	proving busy // sessions that have a run verified or exported
 }
 
 // New makes the page of a control plane.
