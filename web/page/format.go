@@ -1,6 +1,7 @@
 package page
 
 import (
+	"crypto/rand"
 	"fmt"
 	"html/template"
 	"strings"
@@ -12,21 +13,26 @@ import (
 // funcs are what templates write values with. Text of others goes through text or prose,
 // which mark what does not print; html/template escapes it.
 var funcs = template.FuncMap{
-	"text":   func(s string) string { return cut(tipstaff.Printable(s), 200) },
-	"prose":  func(s string) string { return tipstaff.PrintableProse(s) },
-	"short":  shortID,
-	"state":  stateOf,
-	"usd":    func(u tipstaff.USD) string { return "$" + u.String() },
-	"took":   took,
-	"count":  thousands,
-	"clock":  func(t time.Time) clock { return clock{t} },
-	"query":  query,
-	"life":   drawLife,
-	"driven": driven,
-	"costOf": costOf,
-	"nameOf": nameOf,
-	"words":  func(s string) string { return strings.ReplaceAll(s, "_", " ") },
-	"dict":   func(pairs ...any) map[string]any { return pairsOf(pairs) },
+	"text":      func(s string) string { return cut(tipstaff.Printable(s), 200) },
+	"prose":     func(s string) string { return tipstaff.PrintableProse(s) },
+	"short":     shortID,
+	"state":     stateOf,
+	"usd":       func(u tipstaff.USD) string { return "$" + u.String() },
+	"took":      took,
+	"count":     thousands,
+	"clock":     func(t time.Time) clock { return clock{t} },
+	"query":     query,
+	"life":      drawLife,
+	"driven":    driven,
+	"costOf":    costOf,
+	"nameOf":    nameOf,
+	"words":     func(s string) string { return strings.ReplaceAll(s, "_", " ") },
+	"newKey":    rand.Text,
+	"span":      func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) },
+	"lines":     func(s string) []string { return strings.Split(strings.TrimSuffix(s, "\n"), "\n") },
+	"diffClass": diffClass,
+	"act":       actionsOf,
+	"dict":      func(pairs ...any) map[string]any { return pairsOf(pairs) },
 }
 
 // pairsOf is what a part is given that needs more than one value.

@@ -29,6 +29,7 @@ type Site struct {
 	o       Options
 	mux     *http.ServeMux
 	doors   *doors
+	acts    acts
 	cross   *http.CrossOriginProtection
 	now     func() time.Time
 }

@@ -1,3 +1,5 @@
+import "./gate.js";
+
 // What every page does: times in the reader's words. The <time> elements hold the truth.
 const times = document.documentElement.dataset.times;
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
