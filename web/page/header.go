@@ -75,7 +75,7 @@ func (h runHeader) Words() string {
 }
 
 // Message is why the run failed, in the words of who failed.
-func (h runHeader) Message() string { return passageOf(h.Error.Message, 2000) }
+func (h runHeader) Message() string { return passage(cut(h.Error.Message, 2000)) }
 
 // FailedAt is the address of the step that has failed.
 func (h runHeader) FailedAt() string { return nodeLink(h.ID, h.Error.Path, h.At) }

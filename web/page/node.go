@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -194,17 +193,17 @@ func (p *nodePage) take(e *tipstaff.Event) {
 			p.Output = pretty(b.Value)
 		}
 		if p.Failure = ""; b.Error != nil {
-			p.Failure = passageOf(tipstaff.ErrorText(b.Error), 4000)
+			p.Failure = passage(cut(tipstaff.ErrorText(b.Error), 4000))
 		}
 	case tipstaff.KindAgentToolCallRequest:
 		p.Input = pretty(tipstaff.BodyOf[tipstaff.AgentToolCallRequest](e).Arguments)
 	case tipstaff.KindPlanStep:
 		if b := tipstaff.BodyOf[tipstaff.PlanStep](e); b.Error != nil {
-			p.Failure = passageOf(b.Error.String(), 4000)
+			p.Failure = passage(cut(b.Error.String(), 4000))
 		}
 	case tipstaff.KindStageFinished:
 		b := tipstaff.BodyOf[tipstaff.StageFinished](e)
-		p.Output, p.Failure = pretty(b.Output), passageOf(b.Failure(), 4000)
+		p.Output, p.Failure = pretty(b.Output), passage(cut(b.Failure(), 4000))
 	}
 }
 
@@ -215,10 +214,10 @@ func pretty(raw json.RawMessage) string {
 		return ""
 	}
 	if json.Unmarshal(raw, &text) == nil {
-		return passageOf(text, nodePayload)
+		return passage(cut(text, nodePayload))
 	}
 	if len(raw) > 4*nodePayload { // it is cut anyway
-		return passageOf(string(raw[:nodePayload])+"…", nodePayload)
+		return passage(cut(string(raw[:nodePayload])+"…", nodePayload))
 	}
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
