@@ -3,6 +3,8 @@ package tipstaff
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/tipstaff/tipstaff/journal"
 )
 
 // Event is one record of a run's journal or, without a seq, something that was told
@@ -27,7 +29,8 @@ type Event struct {
 	Key  string `json:"key,omitempty"`
 	Sig  string `json:"sig,omitempty"`
 
-	Raw []byte `json:"-"` // the stored bytes: these are the record
+	Raw  []byte       `json:"-"` // the stored bytes: these are the record
+	Hash journal.Hash `json:"-"` // of the chain after it, as the store keeps it; zero: not known here
 }
 
 // Kind names what a record says. The list is closed: a store that is asked to

@@ -91,21 +91,15 @@ func TestTooLargeInboxes(t *testing.T) {
 		}
 	}
 
-	today := time.Now().Add(-time.Hour)
-	for name, req := range map[string]tipstaff.ListRequest{
-		"runs that have completed, counted": {Status: []string{"completed"}, Count: true, CountTo: tipstaff.CountMost},
-		"runs of a kind":                    {Kind: "plan", Count: true, CountTo: tipstaff.CountMost},
-		"runs of a kind that is not there":  {Kind: "turn"},
-		"runs with a label":                 {Labels: map[string]string{"team": "red"}},
-		"runs of a program":                 {Program: "none"},
-		"children":                          {Parent: tipstaff.NewID(today)},
-		"runs since an hour":                {Since: today, Count: true, CountTo: tipstaff.CountMost},
-		"runs that have a text":             {Text: "no such text"},
+	for what, req := range map[string]tipstaff.ListRequest{
+		"of a kind that is not there":    {Kind: "turn"},
+		"with a label":                   {Labels: map[string]string{"team": "red"}},
+		"of a program that is not there": {Program: "none"},
+		"that come from one":             {Parent: tipstaff.NewID(time.Now())},
 	} {
-		quickly(name, 300*time.Millisecond, list(cli(), req))
-		quickly(name+", of a user", 300*time.Millisecond, list(as("bob"), req))
+		costless("runs "+what, func(b *bed) error { _, err := b.List(cli(), req); return err })
+		costless("runs "+what+", of a user", func(b *bed) error { _, err := b.List(as("bob"), req); return err })
 	}
-	quickly("what runs do", 2*time.Second, list(cli(), tipstaff.ListRequest{Limit: 1, Today: today}))
 
 	expired := 0 // one in a hundred, of which nobody has taken note yet
 	for _, user := range []string{"alice", "bob"} {

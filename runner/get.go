@@ -317,6 +317,7 @@ func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield f
 		if err != nil {
 			return err
 		}
+		e.Hash = s.Hash
 		// What a call told was told before its end was written: it is here by now.
 		if endsCalls(e.Kind) && !live.ended(e.Path, yield) {
 			return errEnough

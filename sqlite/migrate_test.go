@@ -164,7 +164,7 @@ var backTo = []struct {
 	format int
 	undo   string
 }{
-	{8, `DROP INDEX runs_state_user; DROP INDEX runs_kind; DROP INDEX runs_kind_user; DROP INDEX runs_name; DROP INDEX runs_name_user; DROP INDEX runs_parent;
+	{8, `DROP INDEX runs_kind; DROP INDEX runs_kind_user; DROP INDEX runs_name; DROP INDEX runs_name_user; DROP INDEX runs_parent;
 		DROP INDEX runs_created; DROP INDEX runs_ended; DROP INDEX runs_state; CREATE INDEX runs_state ON runs (state, id); DROP TABLE run_labels; DROP TABLE run_search;
 		ALTER TABLE runs DROP COLUMN name; ALTER TABLE runs DROP COLUMN parent; ALTER TABLE runs DROP COLUMN ended; ALTER TABLE runs DROP COLUMN cost`},
 	{7, `DROP INDEX runs_request_key; DROP INDEX runs_launch; DROP INDEX runs_queued; DROP INDEX gates_inbox; DROP INDEX gates_lapsed; DROP INDEX gates_inbox_user; ALTER TABLE gates DROP COLUMN user;

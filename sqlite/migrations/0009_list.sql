@@ -30,7 +30,6 @@ INSERT INTO run_search (run, text) SELECT n, lower(title || char(10) || coalesce
 -- Lists are read from the newest on, of one user or of all.
 DROP INDEX runs_state;
 CREATE INDEX runs_state ON runs (state, n);
-CREATE INDEX runs_state_user ON runs (user, state, n);
 CREATE INDEX runs_kind ON runs (kind, n);
 CREATE INDEX runs_kind_user ON runs (user, kind, n);
 CREATE INDEX runs_name ON runs (name, n) WHERE name <> '';

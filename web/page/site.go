@@ -19,6 +19,8 @@ type Options struct {
 	Version string
 	// Status is the HTTP status of a code. nil: it is 500.
 	Status func(tipstaff.Code) int
+	// Export writes a run to a new folder that verifies on its own. nil: exports are not offered.
+	Export func(ctx context.Context, runs tipstaff.Service, run tipstaff.ID, dir string) error
 	// Log is told of what failed. nil: nobody is.
 	Log *slog.Logger
 }
@@ -30,8 +32,11 @@ type Site struct {
 	mux     *http.ServeMux
 	doors   *doors
 	streams streams
+	folds   *folds
+	layouts layouts
 	cross   *http.CrossOriginProtection
 	now     func() time.Time
+	proving busy // sessions that have a run verified or exported
 }
 
 // New makes the page of a control plane.
@@ -42,7 +47,7 @@ func New(control tipstaff.Control, o Options) *Site {
 	if o.Status == nil {
 		o.Status = func(tipstaff.Code) int { return http.StatusInternalServerError }
 	}
-	s := &Site{control: control, o: o, mux: http.NewServeMux(), doors: newDoors(), cross: http.NewCrossOriginProtection(), now: control.Now}
+	s := &Site{control: control, o: o, mux: http.NewServeMux(), doors: newDoors(), folds: newFolds(control.Runs), cross: http.NewCrossOriginProtection(), now: control.Now}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -106,6 +111,7 @@ type view struct {
 	now    time.Time
 	signed *session // nil: nobody has signed in
 	status int
+	out    *reply // what is written; nil: nothing is yet
 }
 
 func (v *view) ctx() context.Context { return v.r.Context() }

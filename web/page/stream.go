@@ -288,7 +288,7 @@ func (l *live) draw(name string) ([]byte, error) {
 	at.RawQuery = q.Encode()
 	r := l.r.Clone(l.ctx())
 	r.URL, r.RequestURI, r.Pattern, r.Form = &at, at.RequestURI(), "", nil
-	w := &drawing{header: http.Header{}, status: http.StatusOK}
+	w := &capture{header: http.Header{}, status: http.StatusOK}
 	l.s.mux.ServeHTTP(w, r)
 	switch w.status {
 	case http.StatusOK:
@@ -299,15 +299,15 @@ func (l *live) draw(name string) ([]byte, error) {
 	return nil, fmt.Errorf("part %s of a page is answered %d", name, w.status)
 }
 
-// drawing is an answer that is kept.
-type drawing struct {
+// capture is an answer that is kept.
+type capture struct {
 	bytes.Buffer
 	header http.Header
 	status int
 }
 
-func (d *drawing) Header() http.Header    { return d.header }
-func (d *drawing) WriteHeader(status int) { d.status = status }
+func (d *capture) Header() http.Header    { return d.header }
+func (d *capture) WriteHeader(status int) { d.status = status }
 
 // beat tells that the stream lives, and of which version the server is.
 func (l *live) beat() error {
