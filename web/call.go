@@ -27,9 +27,9 @@ type call struct {
 	route *route // nil: it is not known yet
 
 	bearer tipstaff.Bearer // who asks; of pages they know themselves
-	run   tipstaff.ID // that the path names
-	name  string      // of the gate, artifact or record that the path names
-	query url.Values
+	run    tipstaff.ID     // that the path names
+	name   string          // of the gate, artifact or record that the path names
+	query  url.Values
 }
 
 func (c *call) pattern() string {

@@ -198,5 +198,25 @@ func schemaOf(t reflect.Type, own ...reflect.Type) (*jsonschema.Schema, error) {
 			}
 		}
 	}
-	return jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: known})
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: known})
+	if err == nil {
+		plainRefs(s)
+	}
+	return s, err
+}
+
+// plainRefs takes the type off references. That of a pointer says null alone, which nothing
+// that is referred to is.
+func plainRefs(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	if s.Ref != "" {
+		s.Type, s.Types = "", nil
+	}
+	for _, inner := range s.Properties {
+		plainRefs(inner)
+	}
+	plainRefs(s.Items)
+	plainRefs(s.AdditionalProperties)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/test/webtest"
 )
 
 // place is a route with the names that it takes filled in.
@@ -35,9 +36,9 @@ func header(name, value string) func(*http.Request) {
 // route; whoever has one has to do with what is its own.
 func TestStrangersAreRefusedOnEveryRoute(t *testing.T) {
 	b := newBed(t)
-	run := b.start("alice", gated("a.txt"))
-	gate := b.rest(run).OpenGates[0].ID.String()
-	head := b.rest(run).HeadSeq
+	run := b.start("alice", webtest.Gated("a.txt"))
+	gate := b.Rest(run).OpenGates[0].ID.String()
+	head := b.Rest(run).HeadSeq
 	all := places(run, gate)
 	if len(all) < 24 {
 		t.Fatalf("there are %d routes", len(all))
@@ -95,7 +96,7 @@ func TestStrangersAreRefusedOnEveryRoute(t *testing.T) {
 			}
 		}
 	}
-	if _, err := os.Stat(filepath.Join(b.dir, "x")); err == nil {
+	if _, err := os.Stat(filepath.Join(b.Dir, "x")); err == nil {
 		t.Error("a path has made a file")
 	}
 	// Nothing of all that has changed the run; an admin sees it, others do not even list it.
@@ -113,7 +114,7 @@ func TestStrangersAreRefusedOnEveryRoute(t *testing.T) {
 	// The other names of the server are let in, and our own page.
 	for what, with := range map[string]func(*http.Request){
 		"a name": func(r *http.Request) { r.Host = "box.example" }, "with a port": func(r *http.Request) { r.Host = "box.example:443" },
-		"localhost": func(r *http.Request) { r.Host = strings.Replace(b.addr, "127.0.0.1", "localhost", 1) }, "our page": header("Origin", "http://"+b.addr),
+		"localhost": func(r *http.Request) { r.Host = strings.Replace(b.Addr, "127.0.0.1", "localhost", 1) }, "our page": header("Origin", "http://"+b.Addr),
 	} {
 		if a := b.do("alice", "GET", "/runs", nil, with); a.status != 200 {
 			t.Errorf("%s is answered %d: %s", what, a.status, a.body)
@@ -135,8 +136,8 @@ func TestStrangersAreRefusedOnEveryRoute(t *testing.T) {
 // others is short.
 func TestBodies(t *testing.T) {
 	b := newBed(t)
-	run := b.start("alice", gated("a.txt"))
-	gate := b.rest(run).OpenGates[0].ID.String()
+	run := b.start("alice", webtest.Gated("a.txt"))
+	gate := b.Rest(run).OpenGates[0].ID.String()
 	long := strings.Repeat("k", 1<<20)
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
@@ -202,7 +203,7 @@ func TestBodies(t *testing.T) {
 		if a.status != tc.status || a.code(t) != string(tc.code) {
 			t.Errorf("%s: it is answered %d: %.300s", name, a.status, a.body)
 		}
-		if strings.Contains(string(a.body), strings.Repeat("k", 101)) || strings.Contains(string(a.body), b.dir) || strings.Contains(string(a.body), "Go ") {
+		if strings.Contains(string(a.body), strings.Repeat("k", 101)) || strings.Contains(string(a.body), b.Dir) || strings.Contains(string(a.body), "Go ") {
 			t.Errorf("%s: it is told %.500s", name, a.body)
 		}
 	}

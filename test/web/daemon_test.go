@@ -7,16 +7,18 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/tipstaff/tipstaff/test/webtest"
 )
 
 // With one place runs go on in order, and those who wait say where they stand. A daemon that
 // stops sends followers away and leaves its runs to be taken up; the next one does that, in
 // order, and takes up no others.
 func TestTheQueueAndTheNextDaemon(t *testing.T) {
-	b := newBed(t, func(b *bed) { b.places = 1 })
-	parked := b.start("alice", gated("parked.txt"))
-	b.rest(parked)
-	first := b.start("alice", slow("go"))
+	b := newBed(t, func(b *webtest.Bed) { b.Places = 1 })
+	parked := b.start("alice", webtest.Gated("parked.txt"))
+	b.Rest(parked)
+	first := b.start("alice", webtest.Slow("go"))
 	var queued []string
 	for i := range 3 {
 		made := b.want(202, "alice", "POST", "/runs", object{"program": fmt.Sprintf(`{kind: plan, version: 1, root: {kind: sequential, children: [
@@ -33,7 +35,7 @@ func TestTheQueueAndTheNextDaemon(t *testing.T) {
 	events(t, follower.Body, func(e sse) bool { return e.event == "run.started" })
 
 	began := time.Now()
-	b.server.Quiesce()
+	b.Server.Quiesce()
 	if _, err := io.Copy(io.Discard, follower.Body); err != nil || time.Since(began) > time.Second {
 		t.Errorf("the follower is sent away after %v, %v", time.Since(began), err)
 	}
@@ -45,16 +47,16 @@ func TestTheQueueAndTheNextDaemon(t *testing.T) {
 	if h := b.get("", "/healthz"); h.status != 503 || h.member(t, "ok") != false {
 		t.Errorf("the server is %d %s", h.status, h.body)
 	}
-	b.close()
-	b.write("go", "")
-	b.open()
+	b.Close()
+	b.Write("go", "")
+	b.Open()
 	for _, run := range append([]string{first}, queued...) {
 		// The command that was broken off may or may not have happened: it is asked about.
-		if got := b.rest(run); run != first && got.State != "completed" || run == first && (got.State != "executing" || len(got.OpenGates) != 1 || got.OpenGates[0].Kind != "in_doubt") {
+		if got := b.Rest(run); run != first && got.State != "completed" || run == first && (got.State != "executing" || len(got.OpenGates) != 1 || got.OpenGates[0].Kind != "in_doubt") {
 			t.Errorf("run %s ends %s with %+v", run, got.Status, got.OpenGates)
 		}
 	}
-	if order, err := os.ReadFile(filepath.Join(b.dir, "order")); string(order) != "0\n1\n2\n" {
+	if order, err := os.ReadFile(filepath.Join(b.Dir, "order")); string(order) != "0\n1\n2\n" {
 		t.Errorf("they went on in the order %q, %v", order, err)
 	}
 	if got := b.get("alice", "/runs/"+parked); got.member(t, "status") != "awaiting_decision" {
@@ -65,17 +67,17 @@ func TestTheQueueAndTheNextDaemon(t *testing.T) {
 // An Idempotency-Key finds its run, of its user alone.
 func TestAKeyFindsItsRun(t *testing.T) {
 	b := newBed(t)
-	body := object{"program": gated("a.txt"), "labels": object{"team": "red"}}
+	body := object{"program": webtest.Gated("a.txt"), "labels": object{"team": "red"}}
 	first := b.want(202, "alice", "POST", "/runs", body, header("Idempotency-Key", "k"))
 	again := b.want(202, "alice", "POST", "/runs", body, header("Idempotency-Key", "k"))
 	if again.member(t, "run") != first.member(t, "run") || again.member(t, "replayed") != true {
 		t.Errorf("again it is %s, first %s", again.body, first.body)
 	}
-	if other := b.want(409, "alice", "POST", "/runs", object{"program": gated("b.txt")}, header("Idempotency-Key", "k")); other.code(t) != "request_conflict" {
+	if other := b.want(409, "alice", "POST", "/runs", object{"program": webtest.Gated("b.txt")}, header("Idempotency-Key", "k")); other.code(t) != "request_conflict" {
 		t.Errorf("another body is told %s", other.body)
 	}
 	if bobs := b.want(202, "bob", "POST", "/runs", body, header("Idempotency-Key", "k")); bobs.member(t, "run") == first.member(t, "run") {
 		t.Error("bob finds what is alice's")
 	}
-	b.rest(first.member(t, "run").(string))
+	b.Rest(first.member(t, "run").(string))
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tipstaff/tipstaff/test/webtest"
 )
 
 // description is openapi.json, as far as it is looked at.
@@ -123,8 +125,8 @@ func resolve(schema *jsonschema.Schema) (*jsonschema.Resolved, error) {
 // Every parameter that is described is read, and no other is.
 func TestParametersAreThoseDescribed(t *testing.T) {
 	b := newBed(t)
-	run := b.start("alice", gated("a.txt"))
-	gate := b.rest(run).OpenGates[0].ID.String()
+	run := b.start("alice", webtest.Gated("a.txt"))
+	gate := b.Rest(run).OpenGates[0].ID.String()
 	n := 0
 	for path, methods := range describedRoutes().Paths {
 		of, known := methods["get"]

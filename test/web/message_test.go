@@ -12,6 +12,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/test/webtest"
 )
 
 // copyPlan copies a note as a model might write it.
@@ -26,9 +27,9 @@ func copyPlan(to string) string {
 // submitted, do not wait for it. One that waits for an answer is no longer under way.
 func TestMessages(t *testing.T) {
 	asked, reply := make(chan string, 8), make(chan struct{})
-	b := newBed(t, func(b *bed) {
-		b.write("tipstaff.yaml", manifest+"policy: {auto_accept: true}\n")
-		b.says = func(ctx context.Context, r agent.Request) (string, error) {
+	b := newBed(t, func(b *webtest.Bed) {
+		b.Write("tipstaff.yaml", webtest.Manifest+"policy: {auto_accept: true}\n")
+		b.Says = func(ctx context.Context, r agent.Request) (string, error) {
 			asked <- r.Messages[len(r.Messages)-1].Text
 			select {
 			case <-reply:
@@ -86,11 +87,11 @@ func TestMessages(t *testing.T) {
 	if bobs := message("bob", object{"prose": "Copy it", "wait": 0}); bobs.status != 202 {
 		t.Errorf("bob's is answered %d: %s", bobs.status, bobs.body)
 	}
-	b.start("alice", gated("a.txt"))
+	b.start("alice", webtest.Gated("a.txt"))
 	close(reply)
 
 	// It parks with its plan, which frees the flight; accepted, it comes to its end.
-	parked := b.rest(first)
+	parked := b.Rest(first)
 	if len(parked.OpenGates) != 1 || parked.OpenGates[0].Kind != tipstaff.Confirmation {
 		t.Fatalf("the first waits for %+v", parked.OpenGates)
 	}
@@ -99,10 +100,10 @@ func TestMessages(t *testing.T) {
 		t.Errorf("the second is answered %d: %s", second.status, second.body)
 	}
 	b.want(200, "alice", "POST", fmt.Sprintf("/runs/%s/gates/%s/decision", first, parked.OpenGates[0].ID), object{"action": "accept", "resume": true})
-	if end := b.rest(first); end.State != tipstaff.Completed {
+	if end := b.Rest(first); end.State != tipstaff.Completed {
 		t.Errorf("the first ends %+v", end)
 	}
-	if text, err := os.ReadFile(filepath.Join(b.dir, "copy.txt")); err != nil || string(text) != "hello" {
+	if text, err := os.ReadFile(filepath.Join(b.Dir, "copy.txt")); err != nil || string(text) != "hello" {
 		t.Errorf("it has made %q, %v", text, err)
 	}
 

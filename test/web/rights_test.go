@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/test/webtest"
 )
 
 // asking is a pipeline that asks at once, with a bound that can be raised to three.
@@ -28,16 +29,16 @@ func TestNoWayAroundTheRightToDecide(t *testing.T) {
 	runs := map[string]string{}
 	for _, user := range []string{"driver", "alice"} {
 		runs[user] = b.start(user, asking)
-		b.rest(runs[user])
+		b.Rest(runs[user])
 	}
-	control := tipstaff.Control{Runs: b.runner, Now: time.Now}
+	control := tipstaff.Control{Runs: b.Runner, Now: time.Now}
 	for user, may := range map[string]bool{"driver": false, "alice": true} {
 		run := runs[user]
 		id, _ := tipstaff.ParseID(run)
-		gate := b.rest(run).OpenGates[0]
+		gate := b.Rest(run).OpenGates[0]
 		caller := tipstaff.Caller{Surface: "mcp", User: user, Principal: "token:" + user, Scopes: scopesOf(user)}
 		ctx := tipstaff.WithCaller(context.Background(), caller)
-		head := b.rest(run).HeadSeq
+		head := b.Rest(run).HeadSeq
 		try := func(what string, code string, want ...string) {
 			t.Helper()
 			if may && (len(want) == 0 && code == "" || len(want) > 0 && code == want[0]) || !may && code == "forbidden" {
@@ -60,7 +61,7 @@ func TestNoWayAroundTheRightToDecide(t *testing.T) {
 		try("raising one above the ceiling", http("/fork", object{"edits": object{"raise": object{"max_iterations": 9}}}), "invalid_argument")
 		_, err := control.Start(ctx, tipstaff.RunStart{ForkOf: id, Bounds: map[string]json.RawMessage{"max_iterations": json.RawMessage("9")}})
 		try("raising one above the ceiling by MCP", errorOf(err), "invalid_argument")
-		_, err = b.runner.Rollback(ctx, tipstaff.RollbackRequest{Run: id, Place: tipstaff.Place{Stage: "nowhere"}})
+		_, err = b.Runner.Rollback(ctx, tipstaff.RollbackRequest{Run: id, Place: tipstaff.Place{Stage: "nowhere"}})
 		try("going back past the gate", errorOf(err), "checkpoint_not_found")
 		_, err = control.DecideGate(ctx, tipstaff.GateDecision{Run: id, Gate: gate.ID, Action: "no such"})
 		try("deciding by MCP", errorOf(err), "action_not_offered")
@@ -68,7 +69,7 @@ func TestNoWayAroundTheRightToDecide(t *testing.T) {
 			a := b.do(user, "POST", "/messages", object{"prose": "x", "accept": "auto"})
 			return a.code(t)
 		}(), "forbidden") // by nobody: the policy of this workspace says so
-		if now := b.rest(run); now.HeadSeq != head {
+		if now := b.Rest(run); now.HeadSeq != head {
 			t.Errorf("%s has left records: %d, was %d", user, now.HeadSeq, head)
 		}
 		try("deciding", http("/gates/"+gate.ID.String()+"/decision", object{"action": "approve"}))
@@ -76,7 +77,7 @@ func TestNoWayAroundTheRightToDecide(t *testing.T) {
 }
 
 func scopesOf(user string) []string {
-	for _, c := range callers {
+	for _, c := range webtest.Callers {
 		if c.User == user && c.Scopes != nil {
 			return c.Scopes
 		}

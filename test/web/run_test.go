@@ -10,13 +10,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/test/webtest"
 )
 
 // A run from its submission to its end: what is shown of it on the way, that a decision is
 // stored once and moves nothing, and that a stream tells all of it, from wherever it is read.
 func TestARunOverHTTP(t *testing.T) {
 	b := newBed(t)
-	made := b.want(202, "alice", "POST", "/runs", object{"program": gated("a.txt"), "title": "\x1b[31mred\n", "bounds": object{"tool_calls": 5}})
+	made := b.want(202, "alice", "POST", "/runs", object{"program": webtest.Gated("a.txt"), "title": "\x1b[31mred\n", "bounds": object{"tool_calls": 5}})
 	run := made.member(t, "run").(string)
 	at := "/runs/" + run
 	if made.member(t, "events_url") != at+"/events" || made.member(t, "state") == nil || made.member(t, "position") != 0.0 {
@@ -26,7 +28,7 @@ func TestARunOverHTTP(t *testing.T) {
 	if live.StatusCode != 200 || live.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("the stream is %v", live)
 	}
-	b.rest(run)
+	b.Rest(run)
 	for _, path := range []string{at, at + "/status"} {
 		a := b.want(200, "alice", "GET", path+"?include=all", nil)
 		if a.member(t, "status") != "awaiting_decision" || a.member(t, "run_id") != run || a.member(t, "bounds", "tool_calls", "limit") != "5" || a.member(t, "document", "kind") != "plan" ||
@@ -69,11 +71,11 @@ func TestARunOverHTTP(t *testing.T) {
 	if a := b.get("alice", at); a.member(t, "status") != "awaiting_resume" || a.member(t, "head_seq") != head.(float64)+1 {
 		t.Errorf("after the decision the run is %s", a.body)
 	}
-	if _, err := os.Stat(filepath.Join(b.dir, "a.txt")); err == nil {
+	if _, err := os.Stat(filepath.Join(b.Dir, "a.txt")); err == nil {
 		t.Error("a decision has moved the run")
 	}
 	b.want(202, "alice", "POST", at+"/resume", nil)
-	if end := b.rest(run); end.State != "completed" {
+	if end := b.Rest(run); end.State != "completed" {
 		t.Fatalf("the run is %+v", end)
 	}
 	for _, verb := range []string{"resume", "cancel"} {

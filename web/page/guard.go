@@ -22,6 +22,15 @@ func headers(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
+// checkPart refuses parts and streams that a page elsewhere asks for: the cookie comes along
+// from every port of this host.
+func (v *view) checkPart() error {
+	if site := v.r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
+		return &problem{status: http.StatusForbidden, title: "This is a part of a page", text: "Open the page itself."}
+	}
+	return nil
+}
+
 // checkForm refuses forms that do not come from a page of this session. Cookies are sent by
 // every port of a host, so the origin is looked at as well.
 func (v *view) checkForm(signed bool) error {

@@ -100,8 +100,10 @@ func (v *view) show(name, title string, page any) error {
 		}
 	}
 	t, block := templates[name], "frame"
-	if part := v.r.FormValue("part"); part != "" && v.status == http.StatusOK && t.Lookup("part-"+part) != nil {
-		block = "part-" + part
+	if part := v.r.FormValue("part"); part != "" && v.status == http.StatusOK {
+		if block = "part-" + part; t.Lookup(block) == nil {
+			return &problem{status: http.StatusNotFound, title: "There is no such part", text: "The page may be of another version."}
+		}
 	}
 	v.out = &reply{v: v}
 	if err := t.ExecuteTemplate(v.out, block, f); err != nil {

@@ -93,7 +93,7 @@ func parseSession(tokens *tipstaff.Tokens, cookie string, now time.Time) *sessio
 type doors struct {
 	mu     sync.Mutex
 	codes  map[[sha256.Size]byte]code
-	out    map[[nonceSize]byte]time.Time // sessions that were signed out, until they would have expired
+	out    map[[nonceSize]byte]time.Time // sessions that were signed out, until none of them can hold
 	misses map[string][]time.Time        // wrong tokens and codes, by address
 }
 
@@ -143,7 +143,7 @@ func (d *doors) leave(s *session, now time.Time) {
 			delete(d.out, nonce)
 		}
 	}
-	d.out[s.nonce] = s.expires
+	d.out[s.nonce] = s.issued.Add(sessionMost) // copies of it may have been renewed
 }
 
 func (d *doors) left(s *session) bool {

@@ -31,6 +31,7 @@ type Site struct {
 	doors   *doors
 	folds   *folds
 	layouts layouts
+	streams streams
 	cross   *http.CrossOriginProtection
 	now     func() time.Time
 }
@@ -75,6 +76,7 @@ var (
 		"GET /ui/settings":  (*view).settings,
 		"POST /ui/settings": (*view).set,
 		"GET /ui/whoami":    (*view).whoami,
+		"GET /ui/stream":    (*view).stream,
 		"GET /ui/":          (*view).missing,
 	}
 )
@@ -120,6 +122,11 @@ func (v *view) answer(do func(*view) error, signed bool) error {
 	if signed && v.signed == nil {
 		return v.unsigned()
 	}
+	if v.r.Method == http.MethodGet && v.r.URL.Query().Has("part") {
+		if err := v.checkPart(); err != nil {
+			return err
+		}
+	}
 	if v.signed != nil {
 		v.s.renew(v.w, v.r, v.signed)
 	}
@@ -129,7 +136,7 @@ func (v *view) answer(do func(*view) error, signed bool) error {
 // unsigned sends people to sign in. What scripts ask for is refused: they would take the form
 // for an answer.
 func (v *view) unsigned() error {
-	if v.r.Method != http.MethodGet || v.r.Header.Get("Sec-Fetch-Mode") != "" && v.r.Header.Get("Sec-Fetch-Mode") != "navigate" {
+	if v.r.Method != http.MethodGet || v.r.URL.Path == streamPath || v.r.Header.Get("Sec-Fetch-Mode") != "" && v.r.Header.Get("Sec-Fetch-Mode") != "navigate" {
 		return &problem{status: http.StatusUnauthorized, title: "You are not signed in", text: "Sign in, and come back."}
 	}
 	return v.redirect("/ui/signin?" + query("next", v.r.URL.RequestURI()))
