@@ -332,3 +332,17 @@ func TestPatch(t *testing.T) {
 		t.Errorf("%+v", p.Files[0].Lines)
 	}
 }
+
+func TestCostText(t *testing.T) {
+	for _, c := range []struct {
+		cost       tipstaff.USD
+		exact, sum bool
+		want       string
+	}{
+		{1_500_000_000, true, false, "$1.50"}, {0, true, true, "$0.00"}, {0, false, false, "unknown"}, {0, false, true, "≥ $0.00"}, {1_500_000_000, false, false, "≥ $1.50"}, {1_500_000_000, false, true, "≥ $1.50"},
+	} {
+		if got := costText(tipstaff.Metric{CostUSD: c.cost, Exact: c.exact}, c.sum); got != c.want {
+			t.Errorf("%+v is shown as %s", c, got)
+		}
+	}
+}
