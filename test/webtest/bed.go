@@ -148,7 +148,7 @@ func (b *Bed) Open() {
 	if b.Page {
 		seen := control
 		seen.Now = func() time.Time { return time.Now().Add(time.Duration(b.Ahead.Load())) }
-		o.Page = page.New(seen, page.Options{Tokens: tokens, Version: "test", Status: web.Status, Log: log})
+		o.Page = page.New(seen, page.Options{Tokens: tokens, Version: "test", Status: web.Status, Export: runner.Export, Log: log})
 	}
 	b.Server = web.New(control, o)
 	listen := "127.0.0.1:0"

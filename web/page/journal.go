@@ -36,6 +36,8 @@ type aboutRun struct {
 	Tab string
 }
 
+func (v *view) about(run tipstaff.Run, tab string) aboutRun { return aboutRun{run, tab} }
+
 // journalPage is a window of the journal, in the order of the records.
 type journalPage struct {
 	aboutRun
@@ -109,7 +111,7 @@ func (v *view) journal() error {
 		return err
 	}
 	q := v.r.URL.Query()
-	page := journalPage{aboutRun: aboutRun{run, "journal"}, Filter: q}
+	page := journalPage{aboutRun: v.about(run, "journal"), Filter: q}
 	sel, err := selectionOf(q)
 	if err != nil {
 		return err

@@ -70,14 +70,6 @@ func (s said) in(ms int64) said {
 	return s
 }
 
-// number is a count with its noun.
-func number[N int | int64](n N, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return thousands(n) + " " + noun + "s"
-}
-
 // brief is the beginning of a digest or a commit.
 func brief(digest string) string {
 	digest = strings.TrimPrefix(digest, "sha256:")
@@ -93,7 +85,7 @@ var tellers = map[tipstaff.Kind]teller{
 		return sayf("Intent and program are known").and(": %s", brief(b.ProgramDigest))
 	})},
 	tipstaff.KindIntentClarify: {"gates", of(func(b tipstaff.IntentClarify) said {
-		return sayf("%s asked before the program is accepted, round %d", number(len(b.Questions), "question"), b.Round)
+		return sayf("%s asked before the program is accepted, round %d", tipstaff.Plural(len(b.Questions), "question"), b.Round)
 	})},
 	tipstaff.KindIntentAnswer: {"gates", of(func(b tipstaff.IntentAnswer) said {
 		return sayf("The questions were answered").and(" on behalf of %s", b.OnBehalfOf).and(" by way of %s", b.Via)
@@ -133,7 +125,7 @@ var tellers = map[tipstaff.Kind]teller{
 	})},
 	tipstaff.KindRunLaunched: {"ownership", plainly("A process was started to drive the run")},
 	tipstaff.KindRunQueued: {"ownership", of(func(b tipstaff.RunQueued) said {
-		return sayf("The run waits for its turn: %d of %s taken", b.Driven, number(b.Places, "place"))
+		return sayf("The run waits for its turn: %d of %s taken", b.Driven, tipstaff.Plural(b.Places, "place"))
 	})},
 	tipstaff.KindRunStarted: {"ownership", of(func(b tipstaff.RunStarted) said {
 		return sayf("Process %d began to drive the run", b.Pid).and(" (%s)", b.Kind)
@@ -144,7 +136,7 @@ var tellers = map[tipstaff.Kind]teller{
 	tipstaff.KindRunParked: {"ownership", of(func(b tipstaff.RunParked) said {
 		s := sayf("The run was parked")
 		if len(b.Gates) > 0 {
-			s.Text += ", waiting at " + number(len(b.Gates), "gate")
+			s.Text += ", waiting at " + tipstaff.Plural(len(b.Gates), "gate")
 		}
 		if !b.WakeAt.IsZero() {
 			s.Text += ", until " + (clock{b.WakeAt}).Text()
@@ -221,7 +213,7 @@ var tellers = map[tipstaff.Kind]teller{
 	tipstaff.KindBoundReserved: {"bounds", plainly("The attempt holds more of the bounds while it runs")},
 
 	tipstaff.KindPlanDrafted: {"lifecycle", of(func(b tipstaff.PlanDrafted) said {
-		return sayf("A model wrote the plan %s in %s", brief(b.ProgramDigest), number(b.Attempts, "attempt")).and(" (%s)", b.Model)
+		return sayf("A model wrote the plan %s in %s", brief(b.ProgramDigest), tipstaff.Plural(b.Attempts, "attempt")).and(" (%s)", b.Model)
 	})},
 	tipstaff.KindPlanStep: {"effects", of(func(b tipstaff.PlanStep) said {
 		s := sayf("The node").and(" %s", b.Node).and(" %s", stepWords(b.Status)).in(b.LatencyMs)
@@ -256,17 +248,17 @@ var tellers = map[tipstaff.Kind]teller{
 	})},
 
 	tipstaff.KindAgentStepStarted: {"agents", of(func(b tipstaff.AgentStepStarted) said {
-		return sayf("Step %d asks the model %s, with %s and %s", b.Step, b.Model, number(b.Messages, "message"), number(b.Tools, "tool"))
+		return sayf("Step %d asks the model %s, with %s and %s", b.Step, b.Model, tipstaff.Plural(b.Messages, "message"), tipstaff.Plural(b.Tools, "tool"))
 	})},
 	tipstaff.KindAgentMessage: {"agents", of(func(b tipstaff.AgentMessage) said {
 		s := sayf("The model answered").and(": %s", b.Text)
 		if b.Calls > 0 {
-			s.Text += ". It asks for " + number(b.Calls, "tool call")
+			s.Text += ". It asks for " + tipstaff.Plural(b.Calls, "tool call")
 		}
 		return s
 	})},
 	tipstaff.KindAgentRouterDecided: {"agents", of(func(b tipstaff.AgentRouterDecided) said {
-		return sayf("This turn offers %s", number(b.Tools, "tool")).and(" of %s", strings.Join(b.Toolkits, ", ")).and(" (all of them: %s)", b.Fallback)
+		return sayf("This turn offers %s", tipstaff.Plural(b.Tools, "tool")).and(" of %s", strings.Join(b.Toolkits, ", ")).and(" (all of them: %s)", b.Fallback)
 	})},
 	tipstaff.KindAgentToolCallRequest: {"agents", of(func(b tipstaff.AgentToolCallRequest) said {
 		return sayf("The model asks to call %s", b.Title()).and(" with %s", string(b.Arguments))
@@ -284,17 +276,17 @@ var tellers = map[tipstaff.Kind]teller{
 		return s.and(": %s", b.Content).in(b.DurationMS)
 	})},
 	tipstaff.KindAgentFinish: {"agents", of(func(b tipstaff.AgentFinish) said {
-		return sayf("The agent finished after %s and %s", number(b.Steps, "step"), number(b.ToolCalls, "tool call")).and(": %s", b.Text)
+		return sayf("The agent finished after %s and %s", tipstaff.Plural(b.Steps, "step"), tipstaff.Plural(b.ToolCalls, "tool call")).and(": %s", b.Text)
 	})},
 	tipstaff.KindAgentError: {"agents", of(func(b tipstaff.AgentError) said {
-		return badf("The agent stopped after %s: %s", number(b.Steps, "step"), b.Code).and(", %s", b.Which).and(". %s", b.Msg)
+		return badf("The agent stopped after %s: %s", tipstaff.Plural(b.Steps, "step"), b.Code).and(", %s", b.Which).and(". %s", b.Msg)
 	})},
 
 	tipstaff.KindFindingRecorded: {"stages", of(func(b tipstaff.FindingRecorded) said {
 		return sayf("The stage %s objects", b.Stage).and(" (%s)", b.Severity).and(": %s", b.Title)
 	})},
 	tipstaff.KindWaiverRecorded: {"gates", of(func(b tipstaff.WaiverRecorded) said {
-		return sayf("%s let %s pass", b.Actor, number(len(b.FindingIDs), "finding")).and(": %s", b.Reason)
+		return sayf("%s let %s pass", b.Actor, tipstaff.Plural(len(b.FindingIDs), "finding")).and(": %s", b.Reason)
 	})},
 	tipstaff.KindHandoffOverridden: {"gates", of(func(b tipstaff.HandoffOverridden) said {
 		return sayf("%s went on past a rejection of the stage %s", b.Actor, b.Stage).and(": %s", b.Note)
@@ -314,7 +306,7 @@ var tellers = map[tipstaff.Kind]teller{
 		return sayf("A worktree was made").and(" for the branch %s", b.Branch).and(", from %s", brief(b.Base))
 	})},
 	tipstaff.KindDiffRecorded: {"delivery", of(func(b tipstaff.DiffRecorded) said {
-		return sayf("%s changed, %d lines added, %d removed", number(b.Files, "file"), b.Added, b.Removed).and(" (%s)", b.Stage)
+		return sayf("%s changed, %d lines added, %d removed", tipstaff.Plural(b.Files, "file"), b.Added, b.Removed).and(" (%s)", b.Stage)
 	})},
 	tipstaff.KindCheckFinished: {"delivery", of(func(b tipstaff.CheckFinished) said {
 		if b.Passed(b.Tree) {
