@@ -24,7 +24,8 @@ type Conversation struct {
 
 // ConversationItem is a message or a tool call.
 type ConversationItem struct {
-	Seq  int64     `json:"seq,omitempty"` // the record that brought it; 0: it is the program's
+	Seq  int64     `json:"seq,omitempty"`   // the record that brought it; 0: it is the program's
+	Run  ID        `json:"run_id,omitzero"` // whose record that is: the run's own, or one that it comes from
 	At   time.Time `json:"at,omitzero"`
 	Path string    `json:"path"` // of the agent
 	Role string    `json:"role"` // user, assistant, tool, error; worker: a line of a CLI that stands for nothing else
@@ -71,9 +72,10 @@ type ConversationCall struct {
 	Outcome   string    `json:"outcome"` // open, asked, ok or error
 	Code      string    `json:"code,omitempty"`
 	Result    string    `json:"result,omitempty"`
-	Cut       int64     `json:"cut,omitempty"`    // how many bytes of the result are left out
-	Ref       string    `json:"ref,omitempty"`    // digest of all of it
-	Record    int64     `json:"record,omitempty"` // that holds all of it; 0: none does, or it is not made by us
+	Cut       int64     `json:"cut,omitempty"`          // how many bytes of the result are left out
+	Ref       string    `json:"ref,omitempty"`          // digest of all of it
+	Record    int64     `json:"record,omitempty"`       // that holds all of it; 0: none does, or it is not made by us
+	RecordRun ID        `json:"record_run_id,omitzero"` // whose record that is
 	Started   time.Time `json:"started_at,omitzero"`
 	Ended     time.Time `json:"ended_at,omitzero"`
 	TookMS    int64     `json:"took_ms,omitempty"`
@@ -136,7 +138,7 @@ func (c *Conversation) Apply(e *Event) {
 }
 
 func (c *Conversation) add(e *Event, it ConversationItem) int {
-	it.Seq, it.At = e.Seq, e.At
+	it.Seq, it.Run, it.At = e.Seq, e.Run, e.At
 	c.Items = append(c.Items, it)
 	return len(c.Items) - 1
 }
@@ -175,7 +177,7 @@ func (c *Conversation) effect(e *Event) {
 		return
 	}
 	if call := c.call(e.Path); call != nil {
-		call.Record = e.Seq
+		call.Record, call.RecordRun = e.Seq, e.Run
 	}
 	i, ok := c.last[speaker(e.Path, Inside{})]
 	if !ok || !strings.HasPrefix(lastSegment(e.Path), "model#") {
@@ -213,7 +215,7 @@ func (c *Conversation) message(e *Event) {
 		c.last[speaker(e.Path, b.Inside)] = i
 	}
 	it := &c.Items[i]
-	it.Seq, it.At, it.Text = e.Seq, e.At, b.Text
+	it.Seq, it.Run, it.At, it.Text = e.Seq, e.Run, e.At, b.Text
 	s := it.Step
 	s.Ended, s.Reason, s.Usage, s.Attempts = e.At, b.Reason, b.Usage, b.Attempts
 	if b.Model != "" {
@@ -310,4 +312,58 @@ func ConversationOf(ctx context.Context, svc Reader, r Run, path string, at int6
 		}
 	})
 	return c, err
+}
+
+// ConversationPlace is a place of a program where something was said.
+type ConversationPlace struct {
+	Path  string `json:"path"` // for [NewConversation]
+	Steps int    `json:"steps"`
+}
+
+// ConversationPlaces are those of a run up to a record of it, 0 being its head, in the order in
+// which they were first heard of, what it inherits included. A visit of a stage is one place.
+func ConversationPlaces(ctx context.Context, svc Reader, r Run, at int64) ([]ConversationPlace, error) {
+	all, index := []ConversationPlace{}, map[string]int{}
+	err := inheritedEvents(ctx, svc, r.ID, func(e *Event, from *inheritance) {
+		if e.Seq > from.upTo || at > 0 && from.run.ID == r.ID && e.Seq > at {
+			return
+		}
+		path, step := placeOf(e)
+		if path == "" {
+			return
+		}
+		i, known := index[path]
+		if !known {
+			i = len(all)
+			index[path], all = i, append(all, ConversationPlace{Path: path})
+		}
+		if step {
+			all[i].Steps++
+		}
+	})
+	return all, err
+}
+
+// placeOf is where a record says something; "": it says nothing.
+func placeOf(e *Event) (path string, step bool) {
+	switch e.Kind {
+	case KindAgentStepStarted:
+		path, step = agentOf(e.Path, BodyOf[AgentStepStarted](e).Inside), true
+	case KindAgentMessage:
+		path = agentOf(e.Path, BodyOf[AgentMessage](e).Inside)
+	case KindAgentError, KindWorkerEvent:
+		path = e.Path
+	default:
+		return "", false
+	}
+	if strings.HasPrefix(lastSegment(path), "worker#") { // its own process, at a step or stage
+		path = parentPath(path)
+	}
+	last := lastSegment(path)
+	if hash := strings.IndexByte(last, '#'); hash >= 0 { // all attempts of a visit
+		if dot := strings.IndexByte(last[hash:], '.'); dot >= 0 {
+			path = path[:len(path)-len(last)+hash+dot]
+		}
+	}
+	return path, step
 }

@@ -75,8 +75,9 @@ var reserved = map[string][]string{
 	"github.com/spf13/cobra":                 {"cli", "cmd/tipstaff"},
 	"github.com/go-json-experiment/json":     {"canon", "pb"},
 	"github.com/sqlc-dev":                    {"policy/sqlguard"},
-	"github.com/anthropics":                  {}, // the vendors' SDKs are for test/referee, a module of its own:
-	"github.com/openai":                      {}, // they take minutes to compile
+	"github.com/yuin/goldmark":               {"web/page"}, // Markdown of models becomes HTML there, and nowhere else
+	"github.com/anthropics":                  {},           // the vendors' SDKs are for test/referee, a module of its own:
+	"github.com/openai":                      {},           // they take minutes to compile
 	"google.golang.org/genai":                {},
 	"math/rand":                              {"flow"}, // the jitter of retries
 	"unsafe":                                 {"pb"},   // what is generated reads its descriptor from a text

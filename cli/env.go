@@ -72,6 +72,8 @@ type Env struct {
 	// Serve serves a workspace to other programs until ctx ends. announce is told where
 	// it listens, once it does.
 	Serve func(ctx context.Context, o ServeOptions, announce func(Listening) error) error
+	// SigninLink asks the daemon that listens at the address of o for a link to its page.
+	SigninLink func(ctx context.Context, o ServeOptions) (SigninLink, error)
 	// MCP serves the runs of a workspace to MCP clients, until ctx ends or the client does.
 	// announce is told where it listens, over HTTP.
 	MCP func(ctx context.Context, o MCPOptions, announce func(Listening) error) error

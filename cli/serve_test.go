@@ -32,6 +32,37 @@ func TestServeSaysWhereItListens(t *testing.T) {
 	equal(t, "stdout", b.out.String(), `{"addr":"[::1]:2","grpc_addr":"[::1]:1","tls":true,"taken_up":0}`+"\n")
 }
 
+// A link that signs somebody in is shown to who sits at a terminal, and kept out of logs.
+func TestServeShowsThePage(t *testing.T) {
+	for _, terminal := range []bool{true, false} {
+		b := newBench(t)
+		b.env.StderrTTY = terminal
+		served(b, Listening{Addr: "127.0.0.1:1", GRPCAddr: "127.0.0.1:2", Page: func() string { return "http://127.0.0.1:1/ui/signin?code=ABC" }})
+		b.run(t, 0, "serve")
+		want := ""
+		if terminal {
+			want = "the web page is at http://127.0.0.1:1/ui/signin?code=ABC\n"
+		}
+		equal(t, "stderr", b.err.String(), want)
+	}
+}
+
+func TestServeLink(t *testing.T) {
+	b := newBench(t)
+	b.env.Serve = func(context.Context, ServeOptions, func(Listening) error) error {
+		t.Error("it serves")
+		return nil
+	}
+	b.env.SigninLink = func(_ context.Context, o ServeOptions) (SigninLink, error) {
+		return SigninLink{URL: "http://" + o.Addr + "/ui/signin?code=ABC", ExpiresAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, nil
+	}
+	b.run(t, 0, "serve", "--link", "--addr", "127.0.0.1:7")
+	equal(t, "stdout", b.out.String(), "http://127.0.0.1:7/ui/signin?code=ABC\n")
+	b.out.Reset()
+	b.run(t, 0, "serve", "--link", "--json")
+	equal(t, "stdout", b.out.String(), `{"url":"http://127.0.0.1:8080/ui/signin?code=ABC","expires_at":"2026-01-02T03:04:05Z"}`+"\n")
+}
+
 func TestServeDoesNotBegin(t *testing.T) {
 	for name, args := range map[string][]string{
 		"all addresses":       {"--grpc-addr", ":50051"},

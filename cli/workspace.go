@@ -35,12 +35,21 @@ type Listening struct {
 	TLS       bool   `json:"tls"`
 	TokenFile string `json:"token_file,omitempty"` // that holds the token, where the manifest names none
 	TakenUp   int    `json:"taken_up"`             // runs that an earlier daemon was driving
+	// Page is where people open the web page, with a code that signs them in where the
+	// daemon made the token itself. nil: there is no page.
+	Page func() string `json:"-"`
+}
+
+// SigninLink opens the web page of a daemon and signs in whoever opens it, once.
+type SigninLink struct {
+	URL       string    `json:"url"`
+	ExpiresAt time.Time `json:"expires_at"`
 }
 
 func newServe(a *app) *cobra.Command {
 	var (
-		o         ServeOptions
-		plaintext bool
+		o               ServeOptions
+		plaintext, link bool
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -56,12 +65,16 @@ SIGINT and SIGTERM stop in good order: runs are interrupted, not cancelled, and 
 next daemon of this workspace takes them up again. A second signal stops at once.`,
 		Example: `  tipstaff serve --pipelines ./pipelines --default-pipeline review-loop
   tipstaff serve --grpc-addr unix:/run/user/1000/tipstaff.sock
-  tipstaff serve --addr 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem`,
+  tipstaff serve --addr 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem
+  tipstaff serve --link`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(plaintext); err != nil {
 				return err
 			}
 			o.Open, o.JSON = OpenOptions{Workspace: a.workspaceDir(), Skills: a.skills}, a.json
+			if link {
+				return a.signinLink(cmd.Context(), o)
+			}
 			return a.env.Serve(cmd.Context(), o, a.announce)
 		},
 	}
@@ -74,6 +87,7 @@ next daemon of this workspace takes them up again. A second signal stops at once
 	f.StringVar(&o.TLSKey, "tls-key", "", "its key, a PEM `file`")
 	f.StringVar(&o.TLSClientCA, "tls-client-ca", "", "let in only clients with a certificate of these authorities, a PEM `file`")
 	f.BoolVar(&o.NoPage, "no-page", false, "leave out the web page")
+	f.BoolVar(&link, "link", false, "serve nothing: ask the daemon at --addr for a link that signs in to its web page, once")
 	f.BoolVar(&plaintext, "allow-plaintext", false, "let others on the network reach it without encryption")
 	f.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "how long calls in flight are awaited when it stops")
 	_ = cmd.MarkFlagDirname("pipelines") // fails only for a flag that is not there
@@ -109,6 +123,19 @@ func (o *ServeOptions) check(plaintext bool) error {
 	return nil
 }
 
+// signinLink prints a link to the page of the daemon that runs already.
+func (a *app) signinLink(ctx context.Context, o ServeOptions) error {
+	got, err := a.env.SigninLink(ctx, o)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.writeJSON(got)
+	}
+	_, err = fmt.Fprintln(a.out, clean(got.URL))
+	return err
+}
+
 // announce says where the daemon listens.
 func (a *app) announce(l Listening) error {
 	if a.json {
@@ -123,6 +150,9 @@ func (a *app) announce(l Listening) error {
 	}
 	if l.TokenFile != "" {
 		fmt.Fprintf(a.err, "the token is in %s\n", clean(l.TokenFile))
+	}
+	if l.Page != nil && a.env.StderrTTY { // a code in a log would let its readers in
+		fmt.Fprintf(a.err, "the web page is at %s\n", clean(l.Page()))
 	}
 	if l.TakenUp > 0 {
 		fmt.Fprintf(a.err, "%s taken up again\n", plural(l.TakenUp, "run"))

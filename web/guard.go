@@ -54,6 +54,11 @@ func (s *Server) answer(c *call) error {
 		return err
 	}
 	if s.o.Page != nil && c.forPage() {
+		if c.r.URL.Path == "/ui/stream" { // which ends with the server, not by itself
+			ctx, stop := s.untilStopped(c.ctx())
+			defer stop()
+			c.r = c.r.WithContext(ctx)
+		}
 		s.o.Page.ServeHTTP(c.w, c.r)
 		return nil
 	}

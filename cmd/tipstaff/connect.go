@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
@@ -52,8 +51,7 @@ func connect(_ context.Context, server, workspace string) (cli.Session, error) {
 		return nil, tipstaff.Errorf(tipstaff.Refused, "%s is another machine, and the token would be sent in plain text", server).WithHint("use grpcs://%s, or a tunnel to this machine", addr)
 	}
 	if o.Token == "" && near {
-		own, _ := os.ReadFile(filepath.Join(workspace, storeFolder, "serve.token")) // of a server of this workspace, if it has one
-		o.Token = strings.TrimSpace(string(own))
+		o.Token = workspaceToken(workspace)
 	}
 	if o.Token == "" {
 		return nil, tipstaff.Errorf(tipstaff.Forbidden, "there is no token for the server %s", server).WithHint("set TIPSTAFF_TOKEN, or name the workspace of a server on this machine with --workspace")

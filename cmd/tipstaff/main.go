@@ -52,7 +52,7 @@ func main() {
 	env.ListWorkers, env.CheckWorkers = listWorkers, checkWorkers
 	env.Starter = starter
 	env.Approve = agent.Asker(agent.AutoAllow{}, "auto")
-	env.Serve, env.MCP = stop.serve, stop.mcp
+	env.Serve, env.MCP, env.SigninLink = stop.serve, stop.mcp, signinLink
 	env.EndToEnd = stop.endToEnd
 	env.OnInterrupt, env.Interrupt = stop.onInterrupt, stop.interrupt
 	os.Exit(cli.Main(stop.ctx, os.Args[1:], env))

@@ -32,6 +32,9 @@ import (
 // daemonOwner is how owners of runs are called that a later daemon takes up again.
 const daemonOwner = "daemon"
 
+// localUser is whose token a workspace makes that names none.
+const localUser = "local"
+
 // serve is the daemon: the runner of a workspace behind an HTTP and a gRPC server.
 func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.Listening) error) (err error) {
 	encryption, err := tlsConfig(o)
@@ -75,8 +78,13 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 		Tokens: tokens, Pipelines: library, Default: o.DefaultPipeline, TLS: encryption, Log: log, Trace: traced,
 		Folders: foldersOf(o.Pipelines, workspace),
 	})
-	site := opened.site(log, web.Options{Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace),
-		MCP: opened.controlPlane(log, false).Handler()}, !o.NoPage)
+	seen := web.Options{Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace),
+		MCP: opened.controlPlane(log, false).Handler()}
+	if !o.NoPage {
+		seen.Page = page.New(opened.control(), page.Options{Tokens: tokens, Version: version, Status: web.Status, Export: runner.Export, Log: log})
+		told.Page = pageOf(seen.Page, &told, tokens)
+	}
+	site := opened.site(seen)
 	// Whoever followed these runs before finds them driven, not left: nobody is answered
 	// until they are.
 	if told.TakenUp, err = opened.runner.TakeUp(ctx, daemonOwner); err != nil {
@@ -111,6 +119,25 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	}
 }
 
+// pageOf says where the page is: by a link that signs in who owns the token that this
+// workspace made itself, else by its address. A socket is nothing that a browser can open.
+func pageOf(p web.Page, told *cli.Listening, tokens *tipstaff.Tokens) func() string {
+	if strings.HasPrefix(told.Addr, "unix:") {
+		return nil
+	}
+	at := "http://" + told.Addr
+	if told.TLS {
+		at = "https://" + told.Addr
+	}
+	return func() string {
+		path := "/ui/"
+		if own := tokens.BearersOf("http", localUser); told.TokenFile != "" && len(own) == 1 {
+			path, _ = p.Code(own[0])
+		}
+		return at + path
+	}
+}
+
 // bind listens where a flag says, and tells where that is.
 func bind(flag, addr string) (net.Listener, string, error) {
 	l, err := listen(addr)
@@ -124,7 +151,7 @@ func bind(flag, addr string) (net.Listener, string, error) {
 }
 
 // site is the HTTP server of a session, with counters of what it and the runner do.
-func (s *session) site(log *slog.Logger, o web.Options, withPage bool) *web.Server {
+func (s *session) site(o web.Options) *web.Server {
 	v := versionInfo()
 	o.Version = web.Version{Version: v.Version, Commit: v.Commit, Go: v.Go}
 	o.Load = s.runner.Load
@@ -136,9 +163,6 @@ func (s *session) site(log *slog.Logger, o web.Options, withPage bool) *web.Serv
 		telemetry.Number{Name: "tipstaff_sse_sent_total", Help: "Records that streams have sent.", Total: true, Now: func() float64 { return float64(site.Stats().Sent) }},
 		telemetry.Number{Name: "tipstaff_sse_dropped_total", Help: "Records that readers were too slow to be sent at once.", Total: true, Now: func() float64 { return float64(site.Stats().Dropped) }},
 	)
-	if withPage {
-		o.Page = page.New(s.control(), page.Options{Tokens: o.Tokens, Version: v.Version, Status: web.Status, Export: runner.Export, Log: log})
-	}
 	site = web.New(s.control(), o)
 	return site
 }
@@ -218,7 +242,7 @@ func (s *session) tokens(config ws.Serve, told *cli.Listening) (*tipstaff.Tokens
 		if err != nil {
 			return nil, err
 		}
-		given = []tipstaff.Token{{User: "local", Secret: secret, Scopes: tipstaff.Scopes()}}
+		given = []tipstaff.Token{{User: localUser, Secret: secret, Scopes: tipstaff.Scopes()}}
 	}
 	return tipstaff.NewTokens(given...)
 }

@@ -63,6 +63,8 @@ type Bed struct {
 	Addr   string
 	Runner *runner.Runner
 	Says   func(context.Context, agent.Request) (string, error) // what models answer
+	// Answers is that with calls of tools and all else. nil: Says.
+	Answers func(agent.Request) agent.Response
 
 	life   int
 	store  *sqlite.Store
@@ -166,7 +168,9 @@ func (b *Bed) Open() {
 }
 
 // Control is what surfaces ask.
-func (b *Bed) Control() tipstaff.Control { return tipstaff.Control{Runs: b.Runner, Now: time.Now} }
+func (b *Bed) Control() tipstaff.Control {
+	return tipstaff.Control{Runs: b.Runner, Now: time.Now, Follow: b.Runner.Changed}
+}
 
 // Terminate does what a daemon does that is told to stop.
 func (b *Bed) Terminate() {
@@ -204,6 +208,9 @@ func (b *Bed) Caps() agent.Caps { return agent.Caps{ContextWindow: 100_000, MaxO
 
 // Stream implements [agent.Model].
 func (b *Bed) Stream(ctx context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {
+	if b.Answers != nil {
+		return b.Answers(r), nil
+	}
 	text, err := b.Says(ctx, r)
 	if err != nil {
 		return agent.Response{}, err

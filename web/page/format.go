@@ -12,7 +12,7 @@ import (
 // funcs are what templates write values with. Text of others goes through text or prose,
 // which mark what does not print; html/template escapes it.
 var funcs = template.FuncMap{
-	"text":    func(s string) string { return cut(tipstaff.Printable(s), 200) },
+	"text":    func(s string) string { return printed(s, 200) },
 	"prose":   func(s string) string { return tipstaff.PrintableProse(s) },
 	"short":   shortID,
 	"passage": passage,
@@ -27,8 +27,11 @@ var funcs = template.FuncMap{
 	"driven":  driven,
 	"costOf":  costOf,
 	"nameOf":  nameOf,
-	"words":   func(s string) string { return strings.ReplaceAll(s, "_", " ") },
-	"dict":    func(pairs ...any) map[string]any { return pairsOf(pairs) },
+	"words":   words,
+	"most":    most,
+	"more":    func(all []tipstaff.ID, n int) int { return len(all) - n },
+	"talks":   talks, "sessionAt": sessionAddress,
+	"dict": func(pairs ...any) map[string]any { return pairsOf(pairs) },
 }
 
 // pairsOf is what a part is given that needs more than one value.
@@ -39,6 +42,26 @@ func pairsOf(pairs []any) map[string]any {
 	}
 	return m
 }
+
+// words are a name of several words.
+func words(s string) string { return strings.ReplaceAll(s, "_", " ") }
+
+// most is the beginning of a text or a list.
+func most(of any, n int) any {
+	switch of := of.(type) {
+	case string:
+		return cut(of, n)
+	case []tipstaff.ID:
+		return of[:min(n, len(of))]
+	}
+	return of
+}
+
+// printed is the beginning of a text of others, with what does not print marked.
+func printed(s string, most int) string { return cut(tipstaff.Printable(cut(s, most)), most) }
+
+// percent is a length in SVG, of so many thousandths.
+func percent(thousandths int64) string { return fmt.Sprintf("%d.%d%%", thousandths/10, thousandths%10) }
 
 // cut leaves at most so many characters of a text.
 func cut(s string, most int) string {

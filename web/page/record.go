@@ -61,7 +61,7 @@ func (v *view) record() error {
 	if v.r.FormValue("raw") != "" {
 		return v.download("record-"+strconv.FormatInt(seq, 10)+".json", e.Stored())
 	}
-	page := recordPage{aboutRun: v.about(run, "journal"), Record: e, said: sentence(&e), Group: groupOf(e.Kind), Tree: treeOf(e.Body), Near: nearMost}
+	page := recordPage{aboutRun: v.about(run), Record: e, said: sentence(&e), Group: groupOf(e.Kind), Tree: valueTree(e.Body), Near: nearMost}
 	page.Bytes, page.Cut = headOf(e.Stored())
 	var before tipstaff.Event
 	if len(near) > 1 {
@@ -156,8 +156,8 @@ type node struct {
 // IsLeaf reports whether nothing is below it.
 func (n node) IsLeaf() bool { return n.Count == 0 }
 
-// treeOf reads a value, in the order of its bytes, as far as people can follow it.
-func treeOf(raw json.RawMessage) node {
+// valueTree reads a value, in the order of its bytes, as far as people can follow it.
+func valueTree(raw json.RawMessage) node {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	left := nodesMost

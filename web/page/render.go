@@ -1,7 +1,6 @@
 package page
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -101,16 +100,16 @@ func (v *view) show(name, title string, page any) error {
 		}
 	}
 	t, block := templates[name], "frame"
-	if part := v.r.FormValue("part"); part != "" && v.status == http.StatusOK && t.Lookup("part-"+part) != nil {
-		block = "part-" + part
+	if part := v.r.FormValue("part"); part != "" && v.status == http.StatusOK {
+		if block = "part-" + part; t.Lookup(block) == nil {
+			return &problem{status: http.StatusNotFound, title: "There is no such part", text: "The page may be of another version."}
+		}
 	}
-	var b bytes.Buffer
-	if err := t.ExecuteTemplate(&b, block, f); err != nil {
-		return err
+	v.out = &reply{v: v}
+	if err := t.ExecuteTemplate(v.out, block, f); err != nil {
+		return v.out.broken(err)
 	}
-	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	v.w.WriteHeader(v.status)
-	_, _ = v.w.Write(b.Bytes())
+	v.out.flush()
 	return nil
 }
 

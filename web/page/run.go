@@ -1,31 +1,72 @@
 package page
 
 import (
-	"slices"
-	"strings"
+	"errors"
+	"time"
 
 	"github.com/tipstaff/tipstaff"
 )
 
 // runPages show one run: its overview, nodes and timeline.
 var runPages = pages{
-	"GET /ui/runs/{run}": (*view).run,
+	"GET /ui/runs/{run}":          (*view).run,
+	"GET /ui/runs/{run}/node":     (*view).node,
+	"GET /ui/runs/{run}/timeline": (*view).timeline,
 }
 
-// runPage is one run: what stands above all of its views, and its tree.
-type runPage struct {
-	tipstaff.Run
-	Tab    string
-	Bounds []bound
-	Rows   []tipstaff.Row
+// runView is a view of a run whose records are folded after its header was sent.
+type runView struct {
+	Header runHeader
+	v      *view
+	run    tipstaff.Run
+	at     int64
 }
 
-// bound is a bound as a bar.
-type bound struct {
-	Name, Used, Limit string
-	Of                int64 // used, in thousandths of the limit; 0 where there is none
-	Reserved          int64 // on top of that
-	Class             string
+// Flush sends what there is of the page: the rest takes longer.
+func (p *runView) Flush() string {
+	p.v.out.flush()
+	return ""
+}
+
+// runView finds the run and the moment that an address names. As of a record the header is
+// folded, too.
+func (v *view) runView() (*runView, error) {
+	r, err := v.find()
+	if err != nil {
+		return nil, err
+	}
+	p := &runView{v: v, run: r}
+	if p.at, err = v.moment(r); err != nil {
+		return nil, err
+	}
+	if p.at > 0 {
+		head := r.HeadSeq
+		if err := p.fold(func(f *fold) error { r = asOf(r, f); return nil }); err != nil {
+			return nil, err
+		}
+		p.Header = v.header(r)
+		p.Header.At = v.atBar(p.at, head)
+		return p, nil
+	}
+	p.Header = v.header(r)
+	return p, nil
+}
+
+// fold calls f with the run as of the moment that is shown.
+func (p *runView) fold(f func(*fold) error) error {
+	return p.v.s.folds.with(p.v.ctx(), p.run, p.at, f)
+}
+
+// failed is the error of a part, which stands in its place.
+func (p *runView) failed(err error) string {
+	if err == nil {
+		return ""
+	}
+	p.v.s.o.Log.ErrorContext(p.v.ctx(), "a part of a page failed", "path", p.v.r.Pattern, "error", err.Error())
+	if known, ok := errors.AsType[*tipstaff.Error](err); ok {
+		return known.Message
+	}
+	return "This cannot be shown. The reason is written in the log of the daemon."
 }
 
 // find is the run that an address names.
@@ -39,41 +80,29 @@ func (v *view) find() (tipstaff.Run, error) {
 
 // run is the overview of a run.
 func (v *view) run() error {
-	r, err := v.find()
+	p, err := v.runView()
 	if err != nil {
 		return err
 	}
-	page := runPage{Run: r, Tab: "overview", Bounds: boundsOf(r)}
-	drawn := tipstaff.NewView(nameOf(r), nil)
-	for e, err := range v.s.control.Runs.Events(v.ctx(), tipstaff.EventsRequest{Run: r.ID}) {
-		if err != nil {
-			return err
-		}
-		drawn.Apply(&e)
-	}
-	page.Rows = drawn.Rows(v.now)
-	return v.show("run", nameOf(r), page)
+	return v.show("run", nameOf(p.run), &runPage{runView: p})
 }
 
-// boundsOf are the bounds of a run as bars, those with a limit first.
-func boundsOf(r tipstaff.Run) (all []bound) {
-	for name, b := range r.Bounds {
-		one := bound{Name: strings.ReplaceAll(name, "_", " "), Used: tipstaff.FormatBound(name, b.Used)}
-		if b.Limited && b.Limit > 0 {
-			one.Limit = tipstaff.FormatBound(name, b.Limit)
-			one.Of = min(1000, b.Used*1000/b.Limit)
-			one.Reserved = min(1000-one.Of, b.Reserved*1000/b.Limit)
-			if one.Of >= 800 {
-				one.Class = "waiting"
-			}
-		}
-		all = append(all, one)
+// runPage is the overview of a run: its graph, if it is a pipeline, and its tree.
+type runPage struct {
+	*runView
+}
+
+// Tree is the run as a tree.
+func (p *runPage) Tree() (t tree) {
+	err := p.fold(func(f *fold) error { t = treeOf(f.view.Rows(p.now(f))); return nil })
+	t.Error = p.failed(err)
+	return t
+}
+
+// now is the time by which durations are told: of a moment that has passed, its own.
+func (p *runView) now(f *fold) time.Time {
+	if p.at > 0 {
+		return f.view.At
 	}
-	slices.SortFunc(all, func(a, b bound) int {
-		if (a.Limit == "") != (b.Limit == "") {
-			return len(b.Limit) - len(a.Limit)
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	return all
+	return p.v.now
 }

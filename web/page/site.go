@@ -31,6 +31,9 @@ type Site struct {
 	o       Options
 	mux     *http.ServeMux
 	doors   *doors
+	streams streams
+	folds   *folds
+	layouts layouts
 	cross   *http.CrossOriginProtection
 	now     func() time.Time
 	proving busy // sessions that have a run verified or exported
@@ -44,7 +47,7 @@ func New(control tipstaff.Control, o Options) *Site {
 	if o.Status == nil {
 		o.Status = func(tipstaff.Code) int { return http.StatusInternalServerError }
 	}
-	s := &Site{control: control, o: o, mux: http.NewServeMux(), doors: newDoors(), cross: http.NewCrossOriginProtection(), now: control.Now}
+	s := &Site{control: control, o: o, mux: http.NewServeMux(), doors: newDoors(), folds: newFolds(control.Runs), cross: http.NewCrossOriginProtection(), now: control.Now}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -76,6 +79,7 @@ var (
 		"GET /ui/settings":  (*view).settings,
 		"POST /ui/settings": (*view).set,
 		"GET /ui/whoami":    (*view).whoami,
+		"GET /ui/stream":    (*view).stream,
 		"GET /ui/":          (*view).missing,
 	}
 )
@@ -107,6 +111,7 @@ type view struct {
 	now    time.Time
 	signed *session // nil: nobody has signed in
 	status int
+	out    *reply // what is written; nil: nothing is yet
 }
 
 func (v *view) ctx() context.Context { return v.r.Context() }
@@ -134,7 +139,7 @@ func (v *view) answer(do func(*view) error, signed bool) error {
 // unsigned sends people to sign in. What scripts ask for is refused: they would take the form
 // for an answer.
 func (v *view) unsigned() error {
-	if v.r.Method != http.MethodGet || v.r.Header.Get("Sec-Fetch-Mode") != "" && v.r.Header.Get("Sec-Fetch-Mode") != "navigate" {
+	if v.r.Method != http.MethodGet || v.r.URL.Path == streamPath || v.r.Header.Get("Sec-Fetch-Mode") != "" && v.r.Header.Get("Sec-Fetch-Mode") != "navigate" {
 		return &problem{status: http.StatusUnauthorized, title: "You are not signed in", text: "Sign in, and come back."}
 	}
 	return v.redirect("/ui/signin?" + query("next", v.r.URL.RequestURI()))

@@ -1,0 +1,350 @@
+package page
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// Limits of a drawing. The server cannot measure text: names and notes are cut.
+const (
+	graphStages  = 300 // above that there is the table alone
+	graphName    = 16
+	graphNote    = 20
+	graphFits    = 60 // stages that fit the width
+	layoutsMost  = 64
+	edgeThinnest = 1.5
+	edgeThickest = 4.0
+)
+
+// layouts are those of pipelines that were drawn, by the digest of the program: a graph that
+// is looked at never moves.
+type layouts struct {
+	mu   sync.Mutex
+	kept map[string]Layout
+}
+
+// of is the layout of a program, made once.
+func (l *layouts) of(digest string, d Diagram) Layout {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if had, ok := l.kept[digest]; ok && len(had.Nodes) == len(d.Nodes) && len(had.Edges) == len(d.Edges) {
+		return had
+	}
+	if len(l.kept) >= layoutsMost || l.kept == nil {
+		l.kept = map[string]Layout{}
+	}
+	l.kept[digest] = Arrange(d)
+	return l.kept[digest]
+}
+
+// drawing is the graph of a pipeline, for a template.
+type drawing struct {
+	Width, Height int
+	Large         bool // it scrolls
+	Drawn         bool // there is a picture; else the table alone
+	Summary       string
+	Nodes         []drawnNode
+	Edges         []drawnEdge
+	Table         []edgeRow
+	Moves         []tipstaff.GraphMove
+	Error         string
+}
+
+// drawnNode is a stage, or a mark where edges end.
+type drawnNode struct {
+	Rect
+	Name, Note, Visits string // as they are drawn
+	Title              string // all of it
+	Path               string // "": it is no stage
+	Shape              string // stage, end or question
+	State              mark
+	Entry              bool
+}
+
+// drawnEdge is a line with its head and its pill.
+type drawnEdge struct {
+	Line, Head string
+	Width      string
+	Class      string
+	Title      string
+	Pill       *pill
+}
+
+// pill says how often an edge that leads back was taken.
+type pill struct {
+	Point
+	Text  string
+	Class string // "", waiting: one is left, refused: a limit stood in the way
+	W     int
+}
+
+// edgeRow is an edge in the table.
+type edgeRow struct {
+	From, To, Rule, Kind string
+	Taken                int64
+	Limit                string
+	Refused              string
+	LastAt               time.Time
+}
+
+// Graph is the pipeline with what the run has done in it; nil: the run is of none.
+func (p *runPage) Graph() *drawing {
+	if p.run.Program.Kind != tipstaff.ProgramPipeline {
+		return nil
+	}
+	var g tipstaff.Graph
+	err := p.fold(func(f *fold) (err error) {
+		g, err = f.follow(p.v.ctx(), p.v.s.control.Runs)
+		return err
+	})
+	if err != nil {
+		return &drawing{Error: p.failed(err)}
+	}
+	return draw(g, p.run.Program.Digest, &p.v.s.layouts)
+}
+
+// draw places the graph of a pipeline, whose program has a digest.
+func draw(g tipstaff.Graph, digest string, layouts *layouts) *drawing {
+	d := &drawing{Summary: summary(g), Moves: g.Moves, Large: len(g.Stages) > graphFits}
+	for i := range g.Edges {
+		d.Table = append(d.Table, rowOf(&g.Edges[i]))
+	}
+	if len(g.Stages) == 0 || len(g.Stages) > graphStages {
+		return d
+	}
+	diagram, names, edges := diagramOf(g)
+	l := layouts.of(digest, diagram)
+	d.Drawn, d.Width, d.Height = true, l.Width, l.Height
+	for i, box := range l.Nodes {
+		if i < len(g.Stages) {
+			d.Nodes = append(d.Nodes, stageOf(&g.Stages[i], box))
+			continue
+		}
+		n := drawnNode{Rect: box, Name: names[i], Title: names[i], Shape: "question"}
+		if names[i] == tipstaff.GraphEnd {
+			n.Shape = "end"
+		}
+		d.Nodes = append(d.Nodes, n)
+	}
+	for i, c := range l.Edges {
+		d.Edges = append(d.Edges, edgeOf(&g, edges[i], c))
+	}
+	return d
+}
+
+// diagramOf is what of a graph is placed: stages, then what else edges lead to, and the edges
+// with their places in the graph. It follows from the program alone.
+func diagramOf(g tipstaff.Graph) (d Diagram, names []string, edges []int) {
+	for _, s := range g.Stages {
+		names = append(names, s.Name)
+	}
+	d.Nodes = make([]DiagramNode, len(names))
+	place := func(name string, stage bool) int {
+		if i := slices.Index(names[:len(g.Stages)], name); i >= 0 {
+			return i
+		}
+		if stage {
+			return -1
+		}
+		if i := slices.Index(names[len(g.Stages):], name); i >= 0 {
+			return len(g.Stages) + i
+		}
+		names, d.Nodes = append(names, name), append(d.Nodes, DiagramNode{Small: true})
+		return len(names) - 1
+	}
+	for i, e := range g.Edges {
+		from := place(e.From, true)
+		if e.Kind == tipstaff.EdgeEntry || from < 0 { // a dot at its stage
+			continue
+		}
+		firm := e.Kind == tipstaff.EdgeRequires || e.Kind == tipstaff.EdgeAfter
+		d.Edges = append(d.Edges, DiagramEdge{From: from, To: place(e.To, false), Firm: firm})
+		edges = append(edges, i)
+	}
+	return d, names, edges
+}
+
+func stageOf(s *tipstaff.GraphStage, box Rect) drawnNode {
+	note := s.Note
+	if note == "" && s.Took > 0 {
+		note = took(s.Took)
+	}
+	if s.Note == "" && s.Cost > 0 {
+		note = tipstaff.Joined(" · ", note, "$"+s.Cost.String())
+	}
+	n := drawnNode{Rect: box, Name: printed(s.Name, graphName), Note: printed(note, graphNote), Path: s.Name, Shape: "stage", State: stateOf(s.State), Entry: s.Entry}
+	n.Title = printed(tipstaff.Joined(" · ", s.Name, s.Kind, s.Label, n.State.Word, note), 200)
+	switch {
+	case s.Visits > 0 && s.MaxVisits > 0:
+		n.Visits = fmt.Sprintf("%d/%d", s.Visits, s.MaxVisits)
+	case s.Visits > 0:
+		n.Visits = fmt.Sprintf("#%d", s.Visits)
+	}
+	return n
+}
+
+// edgeOf is the line of an edge of the graph.
+func edgeOf(g *tipstaff.Graph, i int, c Curve) drawnEdge {
+	e := &g.Edges[i]
+	d := drawnEdge{Line: c.Path(), Head: head(c), Class: "route", Title: edgeTitle(g, e)}
+	switch {
+	case e.Kind == tipstaff.EdgeRequires || e.Kind == tipstaff.EdgeAfter:
+		d.Class = "requires"
+	case e.ErrorOnly():
+		d.Class = "route error"
+	}
+	if c.Lane > 0 {
+		d.Class += " back"
+	}
+	if e.Count > 0 {
+		d.Class += " taken"
+	}
+	if e.Refused != "" {
+		d.Class += " refused"
+	}
+	if g.Last != nil && *g.Last == i {
+		d.Class += " last"
+	}
+	width := edgeThinnest
+	if e.Count > 0 {
+		width = min(edgeThickest, edgeThinnest+math.Log2(float64(e.Count))/2)
+	}
+	d.Width = strconv.FormatFloat(width, 'f', 2, 64)
+	if e.Back || c.Lane > 0 && e.Kind == tipstaff.EdgeRoute {
+		d.Pill = pillOf(g, e, c.Pill)
+	}
+	return d
+}
+
+// pillOf counts an edge against its limit.
+func pillOf(g *tipstaff.Graph, e *tipstaff.GraphEdge, at Point) *pill {
+	p := &pill{Point: at, Text: strconv.FormatInt(e.Used(), 10)}
+	left := g.MaxIterations - g.Iterations
+	if e.Limit > 0 {
+		p.Text, left = fmt.Sprintf("%d/%d", e.Used(), e.Limit), e.Limit-e.Used()
+	}
+	switch {
+	case e.Refused != "":
+		p.Class = "refused"
+	case left == 1 && (e.Limit > 0 || g.MaxIterations > 0):
+		p.Class = "waiting"
+	}
+	p.W = max(28, 12+7*len(p.Text))
+	return p
+}
+
+// Left and Top are where the box of the pill begins.
+func (p pill) Left() int { return p.X - p.W/2 }
+func (p pill) Top() int  { return p.Y - 10 }
+
+// Base is where its text stands.
+func (p pill) Base() int { return p.Y + 4 }
+
+func edgeTitle(g *tipstaff.Graph, e *tipstaff.GraphEdge) string {
+	r := rowOf(e)
+	title := e.From + " → " + e.To + ": " + tipstaff.Joined(", ", r.Rule, fmt.Sprintf("taken %d", e.Count))
+	if r.Limit != "" {
+		title += " of " + r.Limit
+	} else if e.Back && g.MaxIterations > 0 {
+		title += fmt.Sprintf(", %d iterations left", max(0, g.MaxIterations-g.Iterations))
+	}
+	if e.Refused != "" {
+		title += ", refused: " + words(e.Refused)
+	}
+	return printed(title, 200)
+}
+
+func rowOf(e *tipstaff.GraphEdge) edgeRow {
+	r := edgeRow{From: e.From, To: e.To, Kind: string(e.Kind), Taken: e.Count, Refused: words(e.Refused), LastAt: e.LastAt}
+	for _, w := range e.Ways {
+		one := w.Kind
+		if w.Rule > 0 {
+			one = fmt.Sprintf("rule %d", w.Rule)
+		}
+		if w.Label != "" {
+			one += " " + w.Label
+		}
+		r.Rule = tipstaff.Joined("; ", r.Rule, one)
+	}
+	if e.Ways == nil {
+		r.Rule = r.Kind
+	}
+	if e.Limit > 0 {
+		if r.Limit = strconv.FormatInt(e.Limit, 10); e.PerPass {
+			r.Limit += " a pass"
+		}
+	}
+	return r
+}
+
+// summary is the graph in a sentence.
+func summary(g tipstaff.Graph) string {
+	reached := 0
+	for _, s := range g.Stages {
+		if s.Visits > 0 {
+			reached++
+		}
+	}
+	text := fmt.Sprintf("%s, %d reached", tipstaff.Plural(len(g.Stages), "stage"), reached)
+	if g.MaxIterations > 0 {
+		text += fmt.Sprintf("; %d of %d iterations", g.Iterations, g.MaxIterations)
+	}
+	return text
+}
+
+// head is the arrow at the end of a curve, in the direction in which it arrives.
+func head(c Curve) string {
+	if len(c.Parts) == 0 {
+		return ""
+	}
+	last := c.Parts[len(c.Parts)-1]
+	from := last.C2
+	if last.Straight {
+		from = c.Start
+		if len(c.Parts) > 1 {
+			from = c.Parts[len(c.Parts)-2].To
+		}
+	}
+	to := last.To
+	if dx := to.X - from.X; dx != 0 && to.Y == from.Y {
+		side := 7
+		if dx > 0 {
+			side = -7
+		}
+		return fmt.Sprintf("M%d %dl%d -4v8z", to.X, to.Y, side)
+	}
+	if to.Y < from.Y {
+		return fmt.Sprintf("M%d %dl-4 7h8z", to.X, to.Y)
+	}
+	return fmt.Sprintf("M%d %dl-4 -7h8z", to.X, to.Y)
+}
+
+// Link is the address of its panel.
+func (n drawnNode) Link(run tipstaff.ID, at *atBar) string { return nodeLink(run, n.Path, at) }
+
+// Key tells the stage from others on the page.
+func (n drawnNode) Key() string { return keyOf(n.Path) }
+
+// Places within the box of a stage.
+func (n drawnNode) IconX() int   { return n.X + 18 }
+func (n drawnNode) IconY() int   { return n.Y + 21 }
+func (n drawnNode) TextX() int   { return n.X + 32 }
+func (n drawnNode) NameY() int   { return n.Y + 25 }
+func (n drawnNode) NoteY() int   { return n.Y + 43 }
+func (n drawnNode) VisitsX() int { return n.X + n.W - 12 }
+func (n drawnNode) MidX() int    { return n.X + n.W/2 }
+func (n drawnNode) MidY() int    { return n.Y + n.H/2 }
+func (n drawnNode) Above() int   { return n.Y - 8 }
+func (n drawnNode) Beside() int  { return n.X + n.W + 6 }
+func (n drawnNode) TextY() int   { return n.Y + n.H/2 + 4 }
+
+// Diamond is the mark of a question.
+func (n drawnNode) Diamond() string {
+	return fmt.Sprintf("M%d %dl%d %dl-%d %dl-%d -%dz", n.MidX(), n.Y, n.W/2, n.H/2, n.W/2, n.H/2, n.W/2, n.H/2)
+}

@@ -1,0 +1,154 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// hostileTexts try to become more than text. None begins a block of Markdown.
+var hostileTexts = []string{
+	`x <script>alert(1)</script>`, `x" onmouseover="alert(1)`, `x' onfocus='alert(1)`, "x` onclick=y", `x</pre></li></ol><img src=x onerror=y>`, `x <svg onload=y><math>`, `x {{.Form}} {{template "frame"}}`,
+	"x\u202ex\u2066y\u200b\x00\x1b[2J", "x --><!-- ]]> <![CDATA[", "x &lt;script&gt; &#x3c;b&#x3e;", `x javascript:alert(1) data:text/html,y`, "x </title></textarea></style><style>", strings.Repeat("w", 100_000),
+}
+
+// shapeOf are the elements of a page with the names of their attributes, in order.
+func shapeOf(t *testing.T, body string) (shape []string) {
+	t.Helper()
+	doc, err := html.Parse(strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range doc.Descendants() {
+		switch n.Type {
+		case html.ElementNode:
+			one := "<" + n.Data
+			for _, a := range n.Attr {
+				one += " " + a.Key
+				if a.Key == "class" {
+					one += "=" + a.Val
+				}
+				if (a.Key == "href" || a.Key == "action" || a.Key == "src") && !strings.HasPrefix(a.Val, "/ui/") && a.Val != "#main" && !strings.HasPrefix(a.Val, "?at=") {
+					t.Errorf("an address %q", a.Val)
+				}
+			}
+			shape = append(shape, one)
+		case html.CommentNode:
+			shape = append(shape, "a comment")
+		}
+	}
+	return shape
+}
+
+// drawn is a page around what is given.
+func drawn(t *testing.T, name string, page any) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := templates[name].ExecuteTemplate(&b, "frame", frame{Title: "t", Page: page, Assets: assets, Signed: &session{}}); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// withText are pages whose every text is s.
+func withText(s string) map[string]any {
+	id, other := tipstaff.NewID(time.Unix(1, 0)), tipstaff.NewID(time.Unix(2, 0))
+	at, cost := time.Unix(3, 0), tipstaff.USD(5)
+	quoted, _ := json.Marshal(s)
+	program := tipstaff.Program{Kind: "turn", Name: s, Digest: s}
+	run := tipstaff.Run{ID: id, Title: s, User: s, Status: "completed", Program: program, CreatedAt: at, UpdatedAt: at, Turn: &tipstaff.TurnStatus{Session: s, Number: 2, Agent: s, Model: s, Opening: s}}
+	inside := tipstaff.Inside{Worker: s, Invocation: s, Parent: s, Tier: s}
+	step := &tipstaff.ConversationStep{Number: 1, Model: s, Started: at, Ended: at, Reason: s, Usage: &tipstaff.ModelUsage{InputTokens: 1, CostUSD: &cost}, Attempts: 2, Cut: tipstaff.AgentCut{Elided: 1, Shortened: 1, Dropped: 1}, Reasoning: s, Answer: 4}
+	call := func(arguments, outcome string) *tipstaff.ConversationCall {
+		return &tipstaff.ConversationCall{ID: s, Name: s, URI: s, Arguments: json.RawMessage(arguments), Decision: s, DecidedBy: s, Rule: s, Gate: s, Note: s, Outcome: outcome, Code: s, Result: s, Cut: 9, Ref: s, Record: 7,
+			RecordRun: other, Started: at, Ended: at, TookMS: 1, Untrusted: true}
+	}
+	said := &tipstaff.Conversation{Items: []tipstaff.ConversationItem{
+		{Role: tipstaff.RoleUser, Text: s, Ref: s, Path: s, At: at},
+		{Role: tipstaff.RoleAssistant, Text: s, Step: step, Path: s, Seq: 3, Run: id, At: at, Inside: inside},
+		{Role: tipstaff.RoleError, Text: s, Code: s, Seq: 4, Run: id},
+		{Role: tipstaff.RoleWorker, Text: s, Code: s, Ref: s, Seq: 5, Run: id, Inside: inside},
+		{Role: s, Text: s, Seq: 6, Run: id},
+		{Role: tipstaff.RoleTool, Call: call(fmt.Sprintf(`{"a": %s, %s: {"b": [%s]}}`, quoted, quoted, quoted), tipstaff.CallOK), Seq: 7, Run: id, Inside: inside},
+		{Role: tipstaff.RoleTool, Call: call(s, tipstaff.CallAsked), Seq: 8, Run: id},
+	}}
+	shown := &runView{Header: runHeader{Run: run}, run: run}
+	relative := tipstaff.Relative{Run: other, Parent: id, Relation: s, Seq: 4, Title: s, Program: program, Status: "failed", Outcome: s, Created: at}
+	itself := relative
+	itself.Run = id
+	older, tree := familyTree(tipstaff.Family{Run: itself, Ancestors: slices.Repeat([]tipstaff.Relative{relative}, familyNested+2), Children: []tipstaff.Relative{relative}, Siblings: []tipstaff.Relative{relative}})
+	cell := &tipstaff.CompareCell{State: s, Attempts: 2, Took: time.Second, Cost: 1, Result: s, Seq: 3}
+	first := 0
+	asked := cutBytes(s, addressMost)
+	compared := comparePage{A: asked, B: asked, Found: true, Path: asked, Order: "changed", Of: tipstaff.Comparison{
+		A: tipstaff.ComparedRun{Run: id, Seq: 3, Title: s, Status: "completed"}, B: tipstaff.ComparedRun{Run: other, Title: s, Status: "failed"}, Shared: 3, First: &first,
+		Rows:   []tipstaff.CompareRow{{Path: s, Kind: s, A: cell, B: cell, Differs: []string{s}}, {Path: s + s, Kind: s, A: cell, Differs: []string{"only_a"}}, {Path: s, B: cell, Differs: []string{"only_b"}}},
+		Values: []tipstaff.CompareValue{{Name: s, A: quoted}, {Name: "bound/" + s, B: json.RawMessage("7")}, {Name: "input/" + s, A: json.RawMessage(s), B: quoted}}}}
+	compared.fill(0)
+	return map[string]any{
+		"talk":     talkPage{runView: shown, Path: s, Places: []tipstaff.ConversationPlace{{Path: s}, {Path: "another"}}, Talk: talkOf(run, said, 0, len(said.Items))},
+		"session":  chatPage{Session: s, Opening: s, Turns: []talk{talkOf(run, said, 0, len(said.Items))}, Earlier: id},
+		"sessions": sessionsPage{Heads: []tipstaff.Run{run}, Next: id},
+		"family":   familyPage{runView: shown, Older: older, Tree: tree, Cut: true},
+		"compare":  compared,
+	}
+}
+
+// Whatever a text says, it adds no element, attribute or address to a page.
+func TestHostileTextOfKin(t *testing.T) {
+	plain := withText("x")
+	for _, text := range hostileTexts {
+		hostile := withText(text)
+		for name := range plain {
+			want := shapeOf(t, drawn(t, name, plain[name]))
+			body := drawn(t, name, hostile[name])
+			got := shapeOf(t, body)
+			if len(text) > 10_000 { // what is cut says how much
+				got, want = slices.DeleteFunc(got, ofCut), slices.DeleteFunc(want, ofCut)
+			}
+			for i := range max(len(got), len(want)) {
+				if i >= len(got) || i >= len(want) || got[i] != want[i] {
+					t.Errorf("%.40q changes %s: %q, without it %q", text, name, got[min(i, len(got)):min(i+3, len(got))], want[min(i, len(want)):min(i+3, len(want))])
+					break
+				}
+			}
+			if strings.ContainsAny(body, "\x00\x1b\u202e\u2066\u200b") {
+				t.Errorf("%.40q is shown as it is in %s", text, name)
+			}
+			if len(body) > 1<<20 {
+				t.Errorf("%.40q makes %d bytes of %s", text, len(body), name)
+			}
+		}
+	}
+}
+
+func ofCut(one string) bool { return one == "<p class=quiet" || one == "<a href" }
+
+// HTML that is not escaped by html/template is made in one file.
+func TestHTMLIsMadeInOnePlace(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range []string{"HTML", "HTMLAttr", "JS", "JSStr", "CSS", "URL", "Srcset"} {
+			if made := strings.Contains(string(source), "template."+kind+"("); made != (name == "markdown.go" && kind == "HTML") && !strings.HasSuffix(name, "_test.go") {
+				t.Errorf("%s makes template.%s: %v", name, kind, made)
+			}
+		}
+	}
+}
