@@ -21,7 +21,7 @@ PLAIN      = CGO_ENABLED=0 $(GO) test -trimpath
 REPORT     = $(GO) run $(RACE) ./test/report
 SEQUENTIAL = ./document ./journal ./provider/file ./skill ./workspace
 
-.PHONY: build demo generate test test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-python test-vendor test-schema check bench fuzz soak mutate clean
+.PHONY: build demo generate test test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web shots test-python test-vendor test-schema check bench fuzz soak mutate clean
 
 build: ## a static bin/tipstaff
 	@echo 'building bin/tipstaff; the first time, modules are downloaded and all of them compiled, which takes minutes'
@@ -73,6 +73,15 @@ test-control: build ## the control plane against programs of others: MCP clients
 	@scripts/control.sh
 	@rm -f .cache/control/summary
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_CONTROL=1 $(GO) test $(RACE) -json -count=1 -timeout 15m ./test/control | $(REPORT); passed=$$?; cat .cache/control/summary 2>/dev/null; exit $$passed
+
+test-web: build ## the web page in a browser
+	@scripts/web.sh
+	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_WEB=1 $(GO) test $(RACE) -count=1 -timeout 15m -run '^TestBrowser' ./test/page
+
+shots: build ## every page in both themes and two widths, as .cache/shots/*.png
+	@scripts/web.sh
+	@mkdir -p .cache/shots
+	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_WEB=1 TIPSTAFF_SHOTS=$(CURDIR)/.cache/shots CGO_ENABLED=0 $(GO) test -trimpath -count=1 -timeout 15m -run '^TestBrowserPages$$' ./test/page
 
 test-python: build ## the Python package: types, and tests against the binary
 	@scripts/python.sh test

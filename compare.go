@@ -54,6 +54,7 @@ type CompareCell struct {
 	Cost     USD           `json:"cost_usd,omitempty"`
 	Result   string        `json:"result,omitempty"` // digest; "": there is none
 	Seq      int64         `json:"seq"`              // the record that says so
+	Run      ID            `json:"run_id"`           // whose record that is: the run's own, or one that it comes from
 	Kind     string        `json:"-"`
 }
 
@@ -158,7 +159,7 @@ func (s *CompareSide) at(e *Event, kind string) *CompareCell {
 		put(&s.cells, e.Path, c)
 		s.order = append(s.order, e.Path)
 	}
-	if c.Seq = e.Seq; kind != RowCall {
+	if c.Seq, c.Run = e.Seq, e.Run; kind != RowCall {
 		c.Kind = kind
 	}
 	return c

@@ -61,3 +61,34 @@ func TestConversationOfAWorker(t *testing.T) {
 		t.Errorf("what nobody knows the price of costs %+v", c.Usage)
 	}
 }
+
+// What is said is found again by where it is said: all attempts of a visit are one place, and
+// a worker speaks where its step or stage is.
+func TestPlacesOfConversations(t *testing.T) {
+	inside := Inside{Invocation: "I1"}
+	for _, c := range []struct {
+		path string
+		kind Kind
+		body any
+		want string
+	}{
+		{"turn/model#1", KindAgentStepStarted, AgentStepStarted{Step: 1}, "turn"},
+		{"root/2/model#3", KindAgentMessage, AgentMessage{}, "root/2"},
+		{"critic#2/model#1", KindAgentMessage, AgentMessage{}, "critic#2"},
+		{"critic#2.3/model#1", KindAgentMessage, AgentMessage{}, "critic#2"},
+		{"work#1/worker#1", KindAgentMessage, AgentMessage{Inside: inside}, "work#1"},
+		{"work#1.2/worker#1", KindWorkerEvent, WorkerEvent{}, "work#1"},
+		{"root/1/worker#2", KindAgentStepStarted, AgentStepStarted{Inside: inside}, "root/1"},
+		{"v1.2#1", KindAgentError, AgentError{}, "v1.2#1"},
+		{"root/0", KindPlanStep, PlanStep{}, ""},
+	} {
+		e := &Event{Seq: 1, Kind: c.kind, Path: c.path, Body: flow.JSON(c.body)}
+		got, _ := placeOf(e)
+		if got != c.want {
+			t.Errorf("%s at %s is said at %q, want %q", c.kind, c.path, got, c.want)
+		}
+		if talk := NewConversation(got); got != "" && !talk.holds(c.path) {
+			t.Errorf("what is said at %q does not hold %s", got, c.path)
+		}
+	}
+}

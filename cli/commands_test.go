@@ -794,7 +794,7 @@ func FuzzInputValue(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got := inputValue(text)
+		got := tipstaff.TypedValue(text)
 		if json.Valid([]byte(text)) {
 			if string(got) != strings.Trim(text, " \t\r\n") {
 				t.Fatalf("JSON %q became %s", text, got)

@@ -125,7 +125,7 @@ func (a *app) answer(action, text string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return inputValue(string(raw)), nil
+	return tipstaff.TypedValue(string(raw)), nil
 }
 
 // pendingGate is a gate that waits for an answer, with its run.
@@ -206,20 +206,12 @@ func (a *app) printSubject(w io.Writer, run tipstaff.ID, g tipstaff.Gate) {
 		fmt.Fprintf(w, "    %s\n", l)
 	}
 	if !shown.Whole {
-		fmt.Fprintf(w, "  everything: %s\n", a.invocation("show", run.String(), "--gate", typable(g)))
+		fmt.Fprintf(w, "  everything: %s\n", a.invocation("show", run.String(), "--gate", g.Typable()))
 	}
 	io.WriteString(w, indented(a.decideLines(run, g)))
 }
 
 // typable is how a gate is named on a command line: by its key, unless that cannot be
-// shown and so not be typed.
-func typable(g tipstaff.Gate) string {
-	if clean(g.Key) != g.Key {
-		return g.ID.String()
-	}
-	return g.Key
-}
-
 type cancelOptions struct {
 	*app
 	hard   bool

@@ -248,9 +248,9 @@ answer, or type deny
 	if got, ok, _ := asked(clarification("["+name+"]"), "deny\n"); !ok || got.Action != "deny" || got.Answer != nil {
 		t.Errorf("denied: %+v", got)
 	}
-	equal(t, "form", answerForm(clarification("["+name+","+size+","+sure+","+style+"]"), "answer"), `{"name":"TEXT","size":3,"sure":true,"style":"short"}`)
-	equal(t, "form that is pasted", answerForm(clarification(`[{"id":"team","text":"Which?","type":"string","options":["R & D <core>"]}]`), "answer"), `{"team":"R & D <core>"}`)
-	equal(t, "form of nothing", answerForm(publishGate(), "use_result"), "JSON")
+	equal(t, "form", tipstaff.AnswerForm(clarification("["+name+","+size+","+sure+","+style+"]"), "answer"), `{"name":"TEXT","size":3,"sure":true,"style":"short"}`)
+	equal(t, "form that is pasted", tipstaff.AnswerForm(clarification(`[{"id":"team","text":"Which?","type":"string","options":["R & D <core>"]}]`), "answer"), `{"team":"R & D <core>"}`)
+	equal(t, "form of nothing", tipstaff.AnswerForm(publishGate(), "use_result"), "JSON")
 }
 
 func TestDoAsksQuestions(t *testing.T) {

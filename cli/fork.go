@@ -160,7 +160,7 @@ func (o *forkOptions) place(req *tipstaff.ForkRequest) error {
 	case strings.HasPrefix(o.at, "cp_"):
 		req.Checkpoint = o.at
 	case err != nil || seq < 1:
-		return &usageError{message: fmt.Sprintf("--at %s is not a record, checkpoint or stage", shellWord(o.at)),
+		return &usageError{message: fmt.Sprintf("--at %s is not a record, checkpoint or stage", tipstaff.ShellWord(o.at)),
 			hint: "it is a number that tipstaff events RUN prints, an id that tipstaff show RUN --checkpoints prints, or stage:NAME"}
 	default:
 		req.At = seq

@@ -68,13 +68,13 @@ entry there is touched.`,
 func (o *mcpOptions) check(cmd *cobra.Command) error {
 	switch {
 	case cmd.Flags().Changed("config") && !slices.Contains(mcpClients(), o.config):
-		return &usageError{message: fmt.Sprintf("--config %s is not a client that is known", shellWord(o.config)), hint: "it is one of " + strings.Join(mcpClients(), ", ")}
+		return &usageError{message: fmt.Sprintf("--config %s is not a client that is known", tipstaff.ShellWord(o.config)), hint: "it is one of " + strings.Join(mcpClients(), ", ")}
 	case o.write && o.config == "":
 		return &usageError{message: "--write goes with --config"}
 	case o.config != "" && o.HTTP != "":
 		return &usageError{message: "--config is for clients that start the server themselves: --http does not go with it"}
 	case o.HTTP != "" && !loopbackAddress(o.HTTP):
-		return &usageError{message: fmt.Sprintf("--http %s is not an address of this machine", shellWord(o.HTTP)),
+		return &usageError{message: fmt.Sprintf("--http %s is not an address of this machine", tipstaff.ShellWord(o.HTTP)),
 			hint: "write 127.0.0.1:PORT, or unix:PATH; tipstaff serve serves /mcp to others, with TLS"}
 	case o.server != "":
 		return &usageError{message: "the control plane has the runs of a workspace, not those of a server", hint: "leave out --server and TIPSTAFF_SERVER"}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -12,31 +11,14 @@ import (
 
 // invocation is a command line that can be pasted into the same shell.
 func (a *app) invocation(words ...string) string {
-	line := "tipstaff"
-	for _, w := range words {
-		line += " " + shellWord(w)
-	}
+	line := tipstaff.CommandLine(words...)
 	if a.workspace != "" {
-		line += " --workspace " + shellWord(a.workspace)
+		line += " --workspace " + tipstaff.ShellWord(a.workspace)
 	}
 	if a.serverFlag != "" {
-		line += " --server " + shellWord(a.serverFlag)
+		line += " --server " + tipstaff.ShellWord(a.serverFlag)
 	}
 	return line
-}
-
-// shellWord quotes w where a shell would read it as something else.
-func shellWord(w string) string {
-	safe := w != ""
-	for _, r := range w {
-		if !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/@#:=+-", r) {
-			safe = false
-		}
-	}
-	if safe && w[0] != '#' {
-		return w
-	}
-	return "'" + strings.ReplaceAll(clean(w), "'", `'\''`) + "'"
 }
 
 func (a *app) resumeLine(run tipstaff.ID) string { return a.invocation("resume", run.String()) }
@@ -52,14 +34,7 @@ func (a *app) decideLines(run tipstaff.ID, g tipstaff.Gate) []string {
 
 // decideLine is the command that takes an action at g.
 func (a *app) decideLine(run tipstaff.ID, g tipstaff.Gate, action string) string {
-	words := []string{"decide", run.String(), typable(g), action}
-	if tipstaff.NeedsAnswer(g, action) {
-		words = append(words, "--answer", answerForm(g, action))
-	}
-	if tipstaff.NeedsFeedback(action) {
-		words = append(words, "--feedback", "TEXT")
-	}
-	return a.invocation(words...)
+	return a.invocation(tipstaff.DecideCommand(run, g, action)...)
 }
 
 // sayNext tells on standard error what brings a run on, if it has not ended.

@@ -212,6 +212,6 @@ func TestFormsOfAnswersAtGatesOfStages(t *testing.T) {
 		{stageGate(tipstaff.Bound, `{"stage":"a","bound":"cost_usd"}`), "extend", "0.50"},
 		{stageGate(tipstaff.Bound, `{"bound":"wall_time"}`), "extend", "10m"},
 	} {
-		equal(t, c.action, answerForm(c.gate, c.action), c.want)
+		equal(t, c.action, tipstaff.AnswerForm(c.gate, c.action), c.want)
 	}
 }

@@ -140,7 +140,7 @@ func parseChoice(s string, g tipstaff.Gate) (c tipstaff.Choice, err error) {
 	action, note, _ := strings.Cut(s, " because ")
 	exact := slices.Contains(g.Actions, strings.TrimSpace(action))
 	switch {
-	case asksForText(g) && s != "" && s != viewAction && !exact:
+	case tipstaff.AsksForText(g) && s != "" && s != viewAction && !exact:
 		c.Action = "answer"
 		c.Answer, err = parseWords(s)
 	case g.Kind == tipstaff.Bound && strings.ContainsAny(s, "0123456789"):
@@ -168,7 +168,7 @@ func choices(g tipstaff.Gate) string {
 	}
 	text := strings.Join(g.Available(), ", ")
 	switch {
-	case asksForText(g):
+	case tipstaff.AsksForText(g):
 		text = "your answer, or " + strings.Join(without(g.Actions, "answer"), ", ")
 	case g.Kind == tipstaff.Bound && slices.Contains(g.Actions, "extend"):
 		text = "extend by " + tipstaff.AmountForm(tipstaff.BoundOf(g)) + ", or " + strings.Join(without(g.Actions, "extend"), ", ")
@@ -371,45 +371,6 @@ func (p *prompter) clarify(ctx context.Context, g tipstaff.Gate, questions []tip
 	return tipstaff.Choice{Action: "answer", Answer: json.RawMessage("{" + strings.Join(members, ",") + "}")}, nil
 }
 
-// answerForm is what an answer looks like, for a command line.
-func answerForm(g tipstaff.Gate, action string) string {
-	switch {
-	case action == "extend":
-		form := tipstaff.AmountForm(tipstaff.BoundOf(g))
-		return form[strings.LastIndexByte(form, ' ')+1:]
-	case action == "modify":
-		return `{"KEY":"VALUE"}`
-	case asksForText(g):
-		return "TEXT"
-	}
-	questions := tipstaff.QuestionsOf(g)
-	if len(questions) == 0 {
-		return "JSON"
-	}
-	var parts []string
-	for _, q := range questions {
-		example := `"TEXT"`
-		switch {
-		case q.HasDefault():
-			example = string(q.Default)
-		case len(q.Options) > 0:
-			example = string(jsonOf(q.Options[0]))
-		case q.Type == "number":
-			example = "0"
-		case q.Type == "boolean":
-			example = "true"
-		}
-		parts = append(parts, string(jsonOf(q.ID))+":"+example)
-	}
-	return "{" + strings.Join(parts, ",") + "}"
-}
-
-// asksForText reports whether a gate asks for an answer in somebody's own words: then what
-// is typed need not be JSON.
-func asksForText(g tipstaff.Gate) bool {
-	return slices.Contains(g.Actions, "answer") && len(tipstaff.QuestionsOf(g)) == 0
-}
-
 // parseAmount reads by how much a bound is extended.
 func parseAmount(s string, g tipstaff.Gate) (json.RawMessage, error) {
 	if object := json.RawMessage(s); strings.HasPrefix(s, "{") && json.Valid(object) {
@@ -418,7 +379,7 @@ func parseAmount(s string, g tipstaff.Gate) (json.RawMessage, error) {
 	if _, err := tipstaff.ParseAmount(tipstaff.BoundOf(g), s); err != nil {
 		return nil, err
 	}
-	return inputValue(s), nil
+	return tipstaff.TypedValue(s), nil
 }
 
 // parseWords takes JSON for what it is, and everything else for a text.
@@ -426,7 +387,7 @@ func parseWords(s string) (json.RawMessage, error) {
 	if s == "" {
 		return nil, errNeeded
 	}
-	return inputValue(s), nil
+	return tipstaff.TypedValue(s), nil
 }
 
 // parseData reads the data that a modified approval carries: an object, as stages see

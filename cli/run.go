@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -236,17 +235,9 @@ func (o *runOptions) readInputs() (map[string]json.RawMessage, error) {
 		if !utf8.ValidString(name + text) {
 			return nil, &usageError{message: fmt.Sprintf("--input %q is not UTF-8", name+"="+text), hint: "give a file to the plan instead of bytes"}
 		}
-		return inputValue(text), nil
+		return tipstaff.TypedValue(text), nil
 	})
 	return inputs, err
-}
-
-// inputValue is JSON if it parses as JSON, otherwise a string.
-func inputValue(text string) json.RawMessage {
-	if json.Valid([]byte(text)) {
-		return json.RawMessage(bytes.TrimSpace([]byte(text)))
-	}
-	return jsonOf(text)
 }
 
 func (o *runOptions) outline(ctx context.Context, svc tipstaff.Service, req tipstaff.ValidateRequest) error {

@@ -3,6 +3,8 @@ package cli
 import (
 	"testing"
 	"time"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 func TestFitKeepsWithinCells(t *testing.T) {
@@ -42,8 +44,8 @@ func TestShellWord(t *testing.T) {
 		"$(rm -rf ~)": "'$(rm -rf ~)'",
 		"esc\x1b[2J":  `'esc\u001b[2J'`,
 	} {
-		if got := shellWord(in); got != want {
-			t.Errorf("shellWord(%q) = %s, want %s", in, got, want)
+		if got := tipstaff.ShellWord(in); got != want {
+			t.Errorf("ShellWord(%q) = %s, want %s", in, got, want)
 		}
 	}
 }

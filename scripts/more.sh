@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What make test leaves out because it compiles things anew: figures of the release, the
 # types on a Mac, the memory on a machine of 32 bits, gRPC clients of others, the SDKs of
-# vendors, coding CLIs, the control plane with programs of others, CUE. With --changed only what the changed files (scripts/changed.sh) concern.
+# vendors, coding CLIs, the control plane with programs of others, the web page in a browser, CUE. With --changed only what the changed files (scripts/changed.sh) concern.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GO=${GO:-go}
@@ -42,6 +42,10 @@ fi
 if concerned 'the control plane' '^(web|mcpserver|supervisor|rpc|test/control)/|^(control|launch|message|submit)[a-z_]*\.go$|^cmd/tipstaff/(mcp|serve)[a-z_]*\.go$|^scripts/control\.sh$'; then
 	scripts/control.sh --or-skip
 	if [ "$(cat .cache/control/there)" ]; then make test-control; fi
+fi
+if concerned 'the web page' '^(web|test/page)/|^scripts/web\.sh$'; then
+	scripts/web.sh --or-skip
+	if [ "$(cat .cache/web/there)" ]; then make test-web; fi
 fi
 if concerned 'the schema of tasks' '^(go\.mod$|schema/|task.*\.go$|worker/[^/]*\.go$|test/cue/)'; then
 	make test-schema

@@ -170,7 +170,7 @@ func TestEveryRoute(t *testing.T) {
 			}
 			if method == http.MethodPost {
 				run = b.Rest(run.ID.String())
-				if p := ask(reader); p.status < 400 && !strings.HasSuffix(path, "/proof") { // which changes nothing
+				if p := ask(reader); p.status < 400 && !strings.HasSuffix(path, "/proof") { // which only reads
 					t.Errorf("%s with the right to read is answered %d", pattern, p.status)
 				}
 				unchanged("a reader", pattern)

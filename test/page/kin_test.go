@@ -102,7 +102,7 @@ func wantTranscript(t *testing.T, shown *html.Node, r tipstaff.Run, c *tipstaff.
 			if it.Call.Result != "" && pres[len(pres)-1].FirstChild.Data != it.Call.Result {
 				t.Errorf("item %d: another result than %q", i, it.Call.Result)
 			}
-			if it.Call.Cut > 0 && !slices.Contains(links(items[i]), fmt.Sprintf("/ui/runs/%s/journal/%d", r.ID, it.Call.Record)) {
+			if it.Call.Cut > 0 && !slices.Contains(links(items[i]), fmt.Sprintf("/ui/runs/%s/journal/%d", it.Call.RecordRun, it.Call.Record)) {
 				t.Errorf("item %d: no link to record %d in %q", i, it.Call.Record, links(items[i]))
 			}
 			if it.Call.Gate != "" && !slices.Contains(links(items[i]), "/ui/runs/"+r.ID.String()+"/gates/"+url.PathEscape(it.Call.Gate)) {
@@ -153,6 +153,17 @@ func TestTalkOfATurn(t *testing.T) {
 	if got := byClass(early.parse(), "said"); len(got) != 2 {
 		t.Errorf("as of record %d %d things were said", at, len(got))
 	}
+	// A fork begins with what was said before, in the records of the other run.
+	forked, err := b.Runner.Fork(b.as("alice"), tipstaff.ForkRequest{Run: run.ID, Place: tipstaff.Place{At: c.Items[3].Seq}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fork := b.Rest(forked.ID.String())
+	inherited := b.talkOf("alice", fork, "turn")
+	if len(inherited.Items) < 3 || inherited.Items[2].Call.RecordRun != run.ID {
+		t.Fatalf("the fork: %+v", inherited.Items)
+	}
+	wantTranscript(t, w.open("/ui/runs/"+fork.ID.String()+"/talk").parse(), fork, inherited)
 	// The tab leads here, and is there for runs in which somebody speaks.
 	if got := links(w.open("/ui/runs/" + run.ID.String()).parse()); !slices.Contains(got, "/ui/runs/"+run.ID.String()+"/talk") {
 		t.Errorf("the run does not lead to what was said: %q", got)
@@ -297,6 +308,22 @@ func TestARunBesideItsFork(t *testing.T) {
 	}
 	if !slices.Equal(rows, paths) || len(rows) < 2 {
 		t.Errorf("rows %q, want %q", rows, paths)
+	}
+	// Records that only one inherits stand in the journal of the run that has them.
+	early := w.open("/ui/compare?a=" + old.ID.String() + "@10&b=" + fork.ID.String())
+	for _, tr := range byClass(early.parse(), "differs") {
+		for _, to := range links(tr) {
+			var seq int64
+			if _, err := fmt.Sscanf(to, "/ui/runs/"+old.ID.String()+"/journal/%d", &seq); err == nil && seq > 10 && seq <= fork.Lineage.Seq {
+				continue
+			}
+			if _, err := fmt.Sscanf(to, "/ui/runs/"+fork.ID.String()+"/journal/%d", &seq); err != nil || seq > fork.HeadSeq {
+				t.Errorf("a record that is not there: %s", to)
+			}
+		}
+	}
+	if len(byClass(early.parse(), "differs")) == 0 {
+		t.Error("as of record 10 the source has as much as its fork")
 	}
 	same := w.open("/ui/compare?a=" + old.ID.String() + "&b=" + old.ID.String())
 	if got := textOf(byClass(same.parse(), "first-difference")[0]); !strings.Contains(got, "None: what happened is the same in both.") {

@@ -30,20 +30,14 @@ type comparePage struct {
 }
 
 // compareRow is one place of the programs.
-type compareRow struct {
-	tipstaff.CompareRow
-	Of *tipstaff.Comparison
-}
+type compareRow struct{ tipstaff.CompareRow }
 
 // Left and Right are the two sides of a row.
-func (r compareRow) Left() compareCell  { return compareCell{r.A, r.Of.A.Run} }
-func (r compareRow) Right() compareCell { return compareCell{r.B, r.Of.B.Run} }
+func (r compareRow) Left() compareCell  { return compareCell{r.A} }
+func (r compareRow) Right() compareCell { return compareCell{r.B} }
 
 // compareCell is one side; without a cell the place is only in the other.
-type compareCell struct {
-	*tipstaff.CompareCell
-	run tipstaff.ID
-}
+type compareCell struct{ *tipstaff.CompareCell }
 
 // Known reports whether the state is one that has a mark.
 func (c compareCell) Known() bool {
@@ -59,7 +53,7 @@ func (c compareCell) Shown() string {
 }
 
 // Record is the address of the record that says so.
-func (c compareCell) Record() string { return recordAddress(c.run, c.Seq) }
+func (c compareCell) Record() string { return recordAddress(c.Run, c.Seq) }
 
 // Says is what differs, in words.
 func (r compareRow) Says() string {
@@ -136,7 +130,7 @@ func moment(name, given string) (id tipstaff.ID, at int64, err error) {
 // fill chooses what is shown: the first difference, rows from one on, and values.
 func (p *comparePage) fill(from int) {
 	for i, r := range p.Of.Rows {
-		row := compareRow{r, &p.Of}
+		row := compareRow{r}
 		if p.Of.First != nil && *p.Of.First == i {
 			p.First = &row
 		}

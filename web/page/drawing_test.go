@@ -192,6 +192,11 @@ func TestTimelineMarks(t *testing.T) {
 	if len(widest) != 1 || len(attr(widest[0], "width")) < len("700.0") {
 		t.Error("by the clock a wait of two days is not most of the axis")
 	}
+	for _, a := range find(find(clock, class("filters"))[0], func(n *html.Node) bool { return n.Data == "a" }) {
+		if real := strings.Contains(attr(a, "href"), "scale=real"); real == (textOf(a) == "Time driven") {
+			t.Errorf("by the clock %s leads to %s", textOf(a), attr(a, "href"))
+		}
+	}
 	early, _ := visitor.open("/timeline?at=3")
 	if len(find(early, class("moment", "kill"))) != 0 || len(find(early, class("moment"))) != 1 {
 		t.Error("as of record 3 the kill is known")

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"crypto/rand"
 	"fmt"
 	"html/template"
 	"strings"
@@ -31,7 +32,12 @@ var funcs = template.FuncMap{
 	"most":    most,
 	"more":    func(all []tipstaff.ID, n int) int { return len(all) - n },
 	"talks":   talks, "sessionAt": sessionAddress,
-	"dict": func(pairs ...any) map[string]any { return pairsOf(pairs) },
+	"newKey":    rand.Text,
+	"span":      func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) },
+	"lines":     func(s string) []string { return strings.Split(strings.TrimSuffix(s, "\n"), "\n") },
+	"diffClass": diffClass,
+	"act":       actionsOf,
+	"dict":      func(pairs ...any) map[string]any { return pairsOf(pairs) },
 }
 
 // pairsOf is what a part is given that needs more than one value.

@@ -1,4 +1,286 @@
 package page
 
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/tipstaff/tipstaff"
+)
+
 // gatePages show gates, and what can be done with a run.
-var gatePages = pages{}
+var gatePages = pages{
+	"GET /ui/runs/{run}/gates/{gate}":           (*view).gate,
+	"POST /ui/runs/{run}/gates/{gate}/decision": (*view).decide,
+	"POST /ui/runs/{run}/resume":                (*view).resume,
+	"POST /ui/runs/{run}/cancel":                (*view).cancel,
+}
+
+// gatePage is one gate, open or closed.
+type gatePage struct {
+	Run     tipstaff.Run
+	Gate    tipstaff.Gate
+	Subject []subjectRow
+	Cut     []tipstaff.ShownPart // of the subject, what is not shown in full
+	All     bool                 // nothing is cut because everything was asked for
+	Diff    *tipstaff.DiffOf     // of a delivery
+	Form    *gateForm            // nil: it cannot be decided any more
+	Closed  *tipstaff.EvidenceDecision
+	Sent    *sent          // a decision that was not taken
+	Next    *tipstaff.Gate // that the same asker has open instead
+	Done    string         // recorded, or again
+}
+
+// sent is a decision that was not taken, and why.
+type sent struct {
+	Title, Text, Hint string
+	Code              tipstaff.Code
+	Action            string
+	Field             string // that is wrong; "": none of them
+	Typed             []typedField
+}
+
+// subjectRow is a line of a subject, or a block of somebody's text.
+type subjectRow struct {
+	Depth int
+	Name  string
+	Text  string
+	Block []string
+	Left  bool // it says how much was left out here
+}
+
+// gate shows one gate.
+func (v *view) gate() error {
+	page, err := v.gateOf()
+	if err != nil {
+		return err
+	}
+	page.Done = v.r.FormValue("done")
+	return v.showGate(page)
+}
+
+func (v *view) showGate(page *gatePage) error {
+	return v.show("gate", cut(page.Gate.Question, 60)+" · "+nameOf(page.Run), page)
+}
+
+// gateOf gathers what there is to say of the gate that the address names.
+func (v *view) gateOf() (*gatePage, error) {
+	run, err := v.find()
+	if err != nil {
+		return nil, err
+	}
+	g, err := v.s.control.Runs.Gate(v.ctx(), run.ID, v.r.PathValue("gate"))
+	if err != nil {
+		return nil, err
+	}
+	page := &gatePage{Run: run, Gate: g, All: v.r.FormValue("whole") != ""}
+	shown := tipstaff.Subject(g)
+	if page.All {
+		shown = tipstaff.WholeSubject(g)
+	}
+	page.Subject = subjectRows(shown.Lines)
+	for _, part := range shown.Parts {
+		if part.Cut > 0 {
+			page.Cut = append(page.Cut, part)
+		}
+	}
+	if g.Kind == tipstaff.Delivery {
+		mode := tipstaff.DiffPreview
+		if page.All {
+			mode = tipstaff.DiffFull
+		}
+		diff, err := v.s.control.Diff(v.ctx(), tipstaff.DiffRequest{Run: run.ID, Mode: mode})
+		if err != nil {
+			return nil, err
+		}
+		page.Diff = &diff
+	}
+	return page, v.state(page)
+}
+
+// state finds out whether a gate is open, and what became of one that is not.
+func (v *view) state(page *gatePage) error {
+	for _, open := range page.Run.OpenGates {
+		switch {
+		case open.ID == page.Gate.ID && !open.Expired(v.now):
+			page.Form = v.form(page)
+			return nil
+		case open.ID != page.Gate.ID && open.Path == page.Gate.Path:
+			page.Next = &open
+		}
+	}
+	for offset := 0; ; {
+		got, err := v.s.control.Evidence(v.ctx(), tipstaff.EvidenceRequest{Run: page.Run.ID, Slice: tipstaff.SliceDecisions, Limit: 1000, Offset: offset})
+		if err != nil {
+			return err
+		}
+		items := got.Decisions.Items
+		if i := slices.IndexFunc(items, func(d tipstaff.EvidenceDecision) bool { return d.Gate == page.Gate.ID.String() }); i >= 0 {
+			page.Closed = &items[i]
+			return nil
+		}
+		if offset += len(items); len(items) == 0 || offset >= got.Decisions.Total {
+			return nil
+		}
+	}
+}
+
+// subjectRows lays the lines of a subject out. A bar before a line is what no text of others
+// can bring along, so that a block holds such text and nothing else.
+func subjectRows(lines []string) (rows []subjectRow) {
+	for _, line := range lines {
+		rest := strings.TrimLeft(line, " ")
+		row := subjectRow{Depth: min((len(line)-len(rest))/2, 8)}
+		text, foreign := strings.CutPrefix(rest, "| ")
+		switch last := len(rows) - 1; {
+		case foreign && last >= 0 && rows[last].Block != nil && rows[last].Depth == row.Depth:
+			rows[last].Block = append(rows[last].Block, text)
+			continue
+		case foreign:
+			row.Block = []string{text}
+		case strings.HasPrefix(rest, "… ") && strings.HasSuffix(rest, " left out …"):
+			row.Text, row.Left = rest, true
+		default:
+			var named bool
+			if row.Name, row.Text, named = strings.Cut(rest, ": "); !named {
+				row.Name = strings.TrimSuffix(rest, ":")
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// Principal is who closed the gate.
+func (p *gatePage) Principal() string {
+	if p.Closed == nil || p.Closed.Decision == nil {
+		return ""
+	}
+	return cmp.Or(p.Closed.Decision.OnBehalfOf, "local:cli")
+}
+
+// Whole is the address of the gate with nothing cut.
+func (p *gatePage) Whole() string { return p.address() + "?whole=1" }
+
+func (p *gatePage) address() string {
+	return "/ui/runs/" + p.Run.ID.String() + "/gates/" + p.Gate.ID.String()
+}
+
+// decide takes a decision, and shows the gate with it. One that cannot be taken is answered
+// with the form as it was sent.
+func (v *view) decide() error {
+	page, err := v.gateOf()
+	if err != nil {
+		return err
+	}
+	if err := v.needs(tipstaff.ScopeDecide); err != nil {
+		return err
+	}
+	in := typedIn(v.r.PostForm)
+	d := decisionOf(page, in)
+	if page.Form != nil { // what is closed only compares
+		page.Form.Typed = in
+		if d.wrong != nil {
+			return v.refused(page, d, d.wrong)
+		}
+		if in.Get("confirmed") == "" {
+			return v.confirm(page, d)
+		}
+	}
+	to, err := v.once(in, func() (string, error) {
+		got, err := v.s.control.Answer(v.ctx(), tipstaff.Answer{Resume: in.Get("resume") != "" && v.signed.May(tipstaff.ScopeRun), DecideRequest: d.DecideRequest})
+		switch {
+		case err != nil && len(got.Raw) > 0: // it is recorded, and only going on has failed
+			return page.address() + "?done=stays", nil
+		case got.Replayed:
+			return page.address() + "?done=again", err
+		}
+		return page.address() + "?done=recorded", err
+	})
+	if err != nil {
+		return v.refused(page, d, err)
+	}
+	return v.redirect(to)
+}
+
+// refused shows a gate with a decision that was not taken.
+func (v *view) refused(page *gatePage, d decision, why error) error {
+	var known *tipstaff.Error
+	if !errors.As(why, &known) {
+		return why
+	}
+	if page.Form != nil && closes(known.Code) { // it was open a moment ago
+		in := page.Form.Typed
+		now, err := v.gateOf()
+		if err != nil {
+			return err
+		}
+		if page = now; page.Form != nil {
+			page.Form.Typed = in
+		}
+	}
+	page.Sent = &sent{Title: refusalTitle(known.Code), Text: known.Message, Hint: known.Hint, Code: known.Code, Action: d.Action, Field: d.field, Typed: d.typed()}
+	v.status = max(http.StatusBadRequest, v.s.o.Status(known.Code))
+	return v.showGate(page)
+}
+
+// closes reports whether a refusal means that the gate is not what it was when it was shown.
+func closes(code tipstaff.Code) bool {
+	return code == tipstaff.DecisionConflict || code == tipstaff.GateExpired || code == tipstaff.GateClosed || code == tipstaff.SubjectChanged || code == tipstaff.RunEnded
+}
+
+func refusalTitle(code tipstaff.Code) string {
+	switch code {
+	case tipstaff.DecisionConflict:
+		return "It was decided otherwise before"
+	case tipstaff.GateExpired:
+		return "The gate has expired"
+	case tipstaff.GateClosed, tipstaff.RunEnded:
+		return "The gate was closed before"
+	case tipstaff.SubjectChanged:
+		return "This is not what you were shown"
+	}
+	return "Nothing was decided"
+}
+
+// confirm asks once more, where no script has made sure that the question was seen.
+func (v *view) confirm(page *gatePage, d decision) error {
+	return v.show("confirm", "Confirm "+d.Action, confirmPage{gatePage: page, Action: d.Action, Typed: d.typed(), Hidden: hiddenOf(page.Form.Typed)})
+}
+
+// confirmPage repeats a decision before it is taken.
+type confirmPage struct {
+	*gatePage
+	Action string
+	Typed  []typedField
+	Hidden []typedField // the form once more
+}
+
+// hiddenOf are the fields of a form, to be sent again.
+func hiddenOf(in url.Values) (all []typedField) {
+	for name, values := range in {
+		if name != "form" && name != "confirmed" && name != "action" {
+			all = append(all, typedField{name, values[0]})
+		}
+	}
+	slices.SortFunc(all, func(a, b typedField) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// diffClass is how a line of a difference is drawn.
+func diffClass(line string) string {
+	switch {
+	case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "diff "):
+		return "file"
+	case strings.HasPrefix(line, "+"):
+		return "add"
+	case strings.HasPrefix(line, "-"):
+		return "del"
+	case strings.HasPrefix(line, "@@"):
+		return "at"
+	}
+	return ""
+}

@@ -43,8 +43,8 @@ func (l *layouts) of(digest string, d Diagram) Layout {
 	return l.kept[digest]
 }
 
-// drawing is the graph of a pipeline, for a template.
-type drawing struct {
+// drawnGraph is the graph of a pipeline, for a template.
+type drawnGraph struct {
 	Width, Height int
 	Large         bool // it scrolls
 	Drawn         bool // there is a picture; else the table alone
@@ -94,7 +94,7 @@ type edgeRow struct {
 }
 
 // Graph is the pipeline with what the run has done in it; nil: the run is of none.
-func (p *runPage) Graph() *drawing {
+func (p *runPage) Graph() *drawnGraph {
 	if p.run.Program.Kind != tipstaff.ProgramPipeline {
 		return nil
 	}
@@ -104,14 +104,14 @@ func (p *runPage) Graph() *drawing {
 		return err
 	})
 	if err != nil {
-		return &drawing{Error: p.failed(err)}
+		return &drawnGraph{Error: p.failed(err)}
 	}
 	return draw(g, p.run.Program.Digest, &p.v.s.layouts)
 }
 
 // draw places the graph of a pipeline, whose program has a digest.
-func draw(g tipstaff.Graph, digest string, layouts *layouts) *drawing {
-	d := &drawing{Summary: summary(g), Moves: g.Moves, Large: len(g.Stages) > graphFits}
+func draw(g tipstaff.Graph, digest string, layouts *layouts) *drawnGraph {
+	d := &drawnGraph{Summary: summary(g), Moves: g.Moves, Large: len(g.Stages) > graphFits}
 	for i := range g.Edges {
 		d.Table = append(d.Table, rowOf(&g.Edges[i]))
 	}

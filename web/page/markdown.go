@@ -241,3 +241,8 @@ func drawCode(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.W
 	}
 	return ast.WalkSkipChildren, nil
 }
+
+// Markdown is what the assistant says, as far as it is shown.
+func (i talkItem) Markdown() template.HTML {
+	return markdown(cutBytes(i.ConversationItem.Text, markdownMost))
+}

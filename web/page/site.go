@@ -34,6 +34,7 @@ type Site struct {
 	streams streams
 	folds   *folds
 	layouts layouts
+	acts    acts
 	cross   *http.CrossOriginProtection
 	now     func() time.Time
 	proving busy // sessions that have a run verified or exported

@@ -3,6 +3,7 @@ import { remember } from "./parts.js";
 import { tellTimes } from "./times.js";
 import "./stream.js";
 import "./keys.js";
+import "./gate.js";
 
 remember();
 tellTimes();

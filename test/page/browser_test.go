@@ -1,0 +1,146 @@
+package page_test
+
+import (
+	"bufio"
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const browserManifest = `
+allowed_effects: [read, idempotent]
+servers:
+  builtin:
+    tools:
+      sleep: {effect: read}
+`
+
+const browserGate = `
+kind: plan
+version: 1
+name: publish
+root: {id: ok, kind: gate, question: "Publish?"}
+`
+
+const browserLong = `
+kind: plan
+version: 1
+name: long
+root: {id: long, kind: tool_call, tool: "mcp://builtin/sleep@1.0.0", args: {duration: 5m}}
+`
+
+// ground is a daemon, a real process, that scripts in a browser look at.
+type ground struct {
+	*testing.T
+	dir, addr, binary string
+	daemon            *exec.Cmd
+}
+
+func newGround(t *testing.T) *ground {
+	t.Helper()
+	if os.Getenv("TIPSTAFF_WEB") == "" {
+		t.Skip("make test-web tries the page in a browser")
+	}
+	g := &ground{T: t, dir: t.TempDir(), binary: os.Getenv("TIPSTAFF_BINARY")}
+	for name, text := range map[string]string{"tipstaff.yaml": browserManifest, "gate.yaml": browserGate, "long.yaml": browserLong} {
+		if err := os.WriteFile(filepath.Join(g.dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.addr = l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g.serve()
+	t.Cleanup(g.stop)
+	return g
+}
+
+// serve starts the daemon, and waits until it listens.
+func (g *ground) serve() {
+	g.Helper()
+	g.daemon = exec.Command(g.binary, "serve", "--addr", g.addr, "--grpc-addr", "127.0.0.1:0", "--shutdown-timeout", "5s")
+	g.daemon.Dir = g.dir
+	out, err := g.daemon.StdoutPipe()
+	if err == nil {
+		err = g.daemon.Start()
+	}
+	if err != nil {
+		g.Fatal(err)
+	}
+	if !bufio.NewScanner(out).Scan() {
+		g.Fatal("the daemon does not listen")
+	}
+}
+
+func (g *ground) stop() {
+	_ = g.daemon.Process.Signal(syscall.SIGTERM)
+	_ = g.daemon.Wait() // also for one that was killed
+}
+
+// script runs a scenario to its end.
+func (g *ground) script(name string, env ...string) {
+	g.Helper()
+	modules, err := filepath.Abs("../../.cache/web")
+	if err != nil {
+		g.Fatal(err)
+	}
+	node := exec.Command("node", filepath.Join("browser", name))
+	node.Env = append(append(os.Environ(), "TIPSTAFF_PAGE=http://"+g.addr, "TIPSTAFF_FOLDER="+g.dir, "TIPSTAFF_MODULES="+modules, "TIPSTAFF_CHROMIUM=/usr/bin/chromium"), env...)
+	var said bytes.Buffer
+	node.Stdout, node.Stderr = &said, &said
+	if err := node.Start(); err != nil {
+		g.Fatal(err)
+	}
+	defer time.AfterFunc(4*time.Minute, func() { _ = node.Process.Kill() }).Stop()
+	if err := node.Wait(); err != nil {
+		g.Errorf("%s: %v\n%s", name, err, said.Bytes())
+	}
+}
+
+// asked does what a script asks for by a file, once.
+func (g *ground) asked(what string, do func()) {
+	g.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(g.dir, what+".asked")); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			g.Errorf("the script never asks to %s", what)
+			return
+		}
+	}
+	do()
+	if err := os.WriteFile(filepath.Join(g.dir, what+".done"), nil, 0o644); err != nil {
+		g.Error(err)
+	}
+}
+
+func TestBrowserLive(t *testing.T)   { newGround(t).script("live.mjs") }
+func TestBrowserKilled(t *testing.T) { newGround(t).script("killed.mjs") }
+
+func TestBrowserRestart(t *testing.T) {
+	g := newGround(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		g.asked("stop", g.stop)
+		g.asked("start", g.serve)
+	}()
+	g.script("restart.mjs")
+	if !t.Failed() {
+		<-done
+	}
+}
+
+// With TIPSTAFF_SHOTS every page is drawn into that folder.
+func TestBrowserPages(t *testing.T) { newGround(t).script("pages.mjs") }

@@ -1,0 +1,89 @@
+// Decisions. A button decides only if whoever presses it can have seen the question and the
+// button, at rest and for a while: never by a click or a key that was meant for something
+// else. The server asks once more where this script has not marked the form.
+const wait = 600; // ms
+
+for (const form of document.querySelectorAll("form[data-guard]")) guard(form);
+
+function guard(form) {
+  const buttons = [...form.querySelectorAll("button[name=action]:not(:disabled)")];
+  const told = form.querySelector(".guard");
+  const since = new Map(); // from when on a button is in view
+  let seen = Infinity; // when the question was first seen
+  let still = performance.now(); // from when on nothing has moved
+  let places = "";
+  let pressed = null; // the press that a click is to follow from
+  let sent = false;
+
+  const place = (b) => { const r = b.getBoundingClientRect(); return [r.x, r.y, r.width, r.height].map(Math.round).join(); };
+  const ready = (b, at) => !sent && at - Math.max(seen, still, since.get(b) ?? Infinity) >= wait;
+
+  // look notices what has moved, and shows which buttons are active.
+  function look() {
+    const now = buttons.map(place).join(" ");
+    if (now !== places || document.visibilityState !== "visible") still = performance.now();
+    places = now;
+    for (const b of buttons) b.setAttribute("aria-disabled", String(!ready(b, performance.now())));
+  }
+
+  new IntersectionObserver((all) => {
+    for (const e of all) if (e.isIntersecting && seen === Infinity) seen = performance.now();
+  }, { threshold: 0.1 }).observe(document.querySelector(form.dataset.guard));
+  const inView = new IntersectionObserver((all) => {
+    for (const e of all) {
+      if (e.intersectionRatio < 0.99) since.delete(e.target);
+      else if (!since.has(e.target)) since.set(e.target, performance.now());
+    }
+    look();
+  }, { threshold: [0, 0.5, 0.99] });
+  for (const b of buttons) inView.observe(b);
+  const sizes = new ResizeObserver(look);
+  sizes.observe(form);
+  sizes.observe(document.body);
+  addEventListener("scroll", look, { passive: true, capture: true });
+  document.addEventListener("visibilitychange", look);
+  setInterval(look, 100);
+  look();
+
+  const actionOf = (e) => buttons.find((b) => b.contains(e.target));
+  // Times of events are those at which they happened: what was queued before counts as then.
+  function press(e) {
+    look();
+    const button = actionOf(e);
+    pressed = button ? { button, good: ready(button, e.timeStamp) } : null;
+  }
+  form.addEventListener("pointerdown", press);
+  form.addEventListener("keydown", (e) => {
+    if (e.key !== "Enter" && e.key !== " ") return;
+    const button = actionOf(e);
+    if (button && e.repeat || !button && e.key === "Enter" && e.target.matches("input")) e.preventDefault();
+    else press(e);
+  });
+  form.addEventListener("click", (e) => {
+    const button = actionOf(e);
+    if (!button) return;
+    look();
+    const good = ready(button, e.timeStamp) && e.detail <= 1 && (!pressed || pressed.button === button && pressed.good);
+    pressed = null;
+    if (good) {
+      form.elements.confirmed.value = "1";
+      return;
+    }
+    e.preventDefault();
+    told.textContent = sent ? "It has been sent." : "Not yet: the question or this button has only just appeared or moved.";
+  });
+  form.addEventListener("submit", (e) => {
+    if (sent || !buttons.includes(e.submitter) || form.elements.confirmed.value !== "1") {
+      e.preventDefault();
+      return;
+    }
+    sent = true;
+    look();
+  });
+  addEventListener("pageshow", (e) => {
+    if (!e.persisted) return;
+    sent = false;
+    still = performance.now();
+    look();
+  });
+}

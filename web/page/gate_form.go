@@ -1,0 +1,257 @@
+package page
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// gateForm is what a gate is decided with.
+type gateForm struct {
+	Actions []gateAction
+	Fields  []field
+	Typed   url.Values // what was sent before; nil: nothing was
+	Key     string
+	Resume  bool   // nobody drives the run: it may go on at once
+	Scope   string // that is missing; "": none is
+}
+
+// gateAction is one of those that a gate offers.
+type gateAction struct {
+	Name    string
+	Blocked *tipstaff.BlockedAction // nil: it can be taken
+	Command string                  // that does the same; "": it is blocked
+}
+
+// field is one that an action takes its answer from.
+type field struct {
+	Name, Label, Hint string
+	Kind              string // text, number, amount, json, boolean, choice
+	Options           []string
+	Empty             bool // an empty text may be meant
+}
+
+// typedField is something that was typed, under its name.
+type typedField struct{ Name, Text string }
+
+// form is that of an open gate.
+func (v *view) form(page *gatePage) *gateForm {
+	f := &gateForm{Key: rand.Text(), Fields: answerFields(page.Gate)}
+	if !v.signed.May(tipstaff.ScopeDecide) {
+		f.Scope = tipstaff.ScopeDecide
+	}
+	f.Resume = v.signed.May(tipstaff.ScopeRun) && !isDriven(page.Run)
+	for _, name := range page.Gate.Actions {
+		a := gateAction{Name: name, Blocked: tipstaff.BlockedAt(page.Gate, name)}
+		if a.Blocked == nil {
+			a.Command = tipstaff.CommandLine(tipstaff.DecideCommand(page.Run.ID, page.Gate, name)...)
+		}
+		f.Actions = append(f.Actions, a)
+	}
+	return f
+}
+
+// isDriven reports whether somebody drives a run, or is about to.
+func isDriven(r tipstaff.Run) bool {
+	return r.Condition == tipstaff.Running || r.Status == tipstaff.StatusQueued
+}
+
+// Feedback names the actions that hand words on to whoever works next.
+func (f *gateForm) Feedback() (all []string) {
+	for _, a := range f.Actions {
+		if a.Blocked == nil && tipstaff.NeedsFeedback(a.Name) {
+			all = append(all, strings.ReplaceAll(a.Name, "_", " "))
+		}
+	}
+	return all
+}
+
+// Value is what a field holds.
+func (f *gateForm) Value(name string) string { return f.Typed.Get(name) }
+
+// Goes reports whether going on is chosen: it is, unless somebody has taken it back.
+func (f *gateForm) Goes() bool { return f.Typed == nil || f.Typed.Get("resume") != "" }
+
+// answerFields are the fields that the actions of a gate take their answers from.
+func answerFields(g tipstaff.Gate) (all []field) {
+	for _, action := range g.Actions {
+		switch {
+		case tipstaff.BlockedAt(g, action) != nil:
+		case action == "answer":
+			all = append(all, questionFields(g)...)
+		case action == "extend":
+			all = append(all, field{Name: "amount", Label: "Extend by", Kind: "amount", Hint: tipstaff.AmountForm(tipstaff.BoundOf(g))})
+		case action == "use_result":
+			f := field{Name: "result", Label: "Result to use", Kind: "json", Hint: "JSON, as the call would have given it"}
+			if g.Given != nil {
+				f.Hint += "; empty: the one that has come"
+			}
+			all = append(all, f)
+		case action == "modify":
+			all = append(all, field{Name: "data", Label: "Data to go on with", Kind: "json", Hint: `a JSON object, like {"limit": 3}`})
+		}
+	}
+	return all
+}
+
+// questionFields are those of an answer in words, or to the questions of a clarification.
+func questionFields(g tipstaff.Gate) (all []field) {
+	if tipstaff.AsksForText(g) {
+		return []field{{Name: "answer", Label: "Answer", Kind: "text", Hint: `text; what is JSON, like 3, false or "", is taken as JSON`}}
+	}
+	for i, q := range tipstaff.QuestionsOf(g) {
+		f := field{Name: questionName(i), Label: q.Prompt, Kind: q.Type, Options: q.Options}
+		switch {
+		case q.HasDefault():
+			f.Hint = "left out: " + string(q.Default)
+		case !q.Required:
+			f.Hint = "may be left out"
+		}
+		if len(q.Options) > 0 {
+			f.Kind = "choice"
+		}
+		f.Empty = f.Kind == "text"
+		all = append(all, f)
+	}
+	return all
+}
+
+func questionName(i int) string { return "answer." + strconv.Itoa(i) }
+
+// typedIn is a form as it was typed: browsers end lines as mail does.
+func typedIn(form url.Values) url.Values {
+	in := url.Values{}
+	for name, values := range form {
+		if len(values) > 0 && values[0] != "" {
+			in.Set(name, strings.ReplaceAll(values[0], "\r\n", "\n"))
+		}
+	}
+	return in
+}
+
+// decision is what was sent about a gate.
+type decision struct {
+	tipstaff.DecideRequest
+	wrong error  // why it cannot be taken as it is
+	field string // that is wrong
+}
+
+// decisionOf reads the decision of a form.
+func decisionOf(page *gatePage, in url.Values) (d decision) {
+	d.DecideRequest = tipstaff.DecideRequest{Run: page.Run.ID, Gate: page.Gate.ID.String(), Action: in.Get("action"), Feedback: in.Get("feedback"), Note: in.Get("note"),
+		SubjectDigest: in.Get("subject_digest"), Via: surface}
+	if d.SubjectDigest == "" {
+		d.wrong = tipstaff.Errorf(tipstaff.SubjectChanged, "the form does not say what was shown")
+		return d
+	}
+	d.Answer, d.field, d.wrong = answerOf(page.Gate, d.Action, in)
+	return d
+}
+
+// typed is what was typed, for whoever wants to copy it.
+func (d decision) typed() (all []typedField) {
+	for _, f := range []typedField{{"answer", string(d.Answer)}, {"feedback", d.Feedback}, {"note", d.Note}} {
+		if f.Text != "" {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// answerOf is the answer that goes with an action, in the form in which commands give it.
+func answerOf(g tipstaff.Gate, action string, in url.Values) (answer json.RawMessage, field string, err error) {
+	bad := func(name, format string, args ...any) (json.RawMessage, string, error) {
+		return nil, name, tipstaff.Errorf(tipstaff.InvalidArgument, format, args...)
+	}
+	switch {
+	case action == "answer" && !tipstaff.AsksForText(g):
+		return clarified(g, in)
+	case action == "answer":
+		text := in.Get("answer")
+		if strings.TrimSpace(text) == "" {
+			return bad("answer", "an answer is needed")
+		}
+		return tipstaff.TypedValue(text), "", nil
+	case action == "extend":
+		text := strings.TrimSpace(in.Get("amount"))
+		if strings.HasPrefix(text, "{") && json.Valid([]byte(text)) {
+			return json.RawMessage(text), "", nil
+		}
+		if _, err := tipstaff.ParseAmount(tipstaff.BoundOf(g), text); err != nil {
+			return nil, "amount", err
+		}
+		return tipstaff.TypedValue(text), "", nil
+	case action == "use_result":
+		text := strings.TrimSpace(in.Get("result"))
+		switch {
+		case text == "" && g.Given != nil:
+			return nil, "", nil
+		case text == "":
+			return bad("result", "a result is needed")
+		case !json.Valid([]byte(text)):
+			return bad("result", `the result is not JSON; text stands in quotes: "like this"`)
+		}
+		return json.RawMessage(text), "", nil
+	case action == "modify":
+		text := bytes.TrimSpace([]byte(in.Get("data")))
+		var object map[string]json.RawMessage
+		if json.Unmarshal(text, &object) != nil || object == nil {
+			return bad("data", `the data is not a JSON object, like {"limit": 3}`)
+		}
+		return text, "", nil
+	}
+	return nil, "", nil
+}
+
+// clarified are the answers to the questions of a clarification.
+func clarified(g tipstaff.Gate, in url.Values) (json.RawMessage, string, error) {
+	answers := map[string]json.RawMessage{}
+	for i, q := range tipstaff.QuestionsOf(g) {
+		name := questionName(i)
+		one, err := clarifiedOne(q, in.Get(name), in.Get(name+".empty") != "")
+		if err != nil {
+			return nil, name, tipstaff.Errorf(tipstaff.InvalidArgument, "%s: %v", q.Prompt, err)
+		}
+		if one != nil {
+			answers[q.ID] = one
+		}
+	}
+	raw, err := json.Marshal(answers)
+	return raw, "", err
+}
+
+// clarifiedOne is the answer to one question; nil: it was left out. empty: an empty text is
+// meant.
+func clarifiedOne(q tipstaff.ClarifyQuestion, text string, empty bool) (json.RawMessage, error) {
+	plain := strings.TrimSpace(text)
+	switch {
+	case text == "" && empty && q.Type == "text":
+		return json.RawMessage(`""`), nil
+	case plain == "" && q.HasDefault():
+		return q.Default, nil
+	case plain == "" && !q.Required:
+		return nil, nil
+	case plain == "":
+		return nil, fmt.Errorf("an answer is needed")
+	case q.Type == "number":
+		if _, err := strconv.ParseFloat(plain, 64); err != nil || !json.Valid([]byte(plain)) {
+			return nil, fmt.Errorf("%s is not a number like 3, -1 or 0.5", tipstaff.Quote(plain, 40))
+		}
+		return json.RawMessage(plain), nil
+	case q.Type == "boolean":
+		if plain != "true" && plain != "false" {
+			return nil, fmt.Errorf("%s is neither yes nor no", tipstaff.Quote(plain, 40))
+		}
+		return json.RawMessage(plain), nil
+	case len(q.Options) > 0 && !slices.Contains(q.Options, text):
+		return nil, fmt.Errorf("%s is none of the answers", tipstaff.Quote(text, 40))
+	}
+	return json.Marshal(text)
+}
