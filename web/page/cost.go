@@ -34,7 +34,7 @@ func (v *view) cost() error {
 	if err != nil {
 		return err
 	}
-	page := costPage{aboutRun: v.about(run, "cost"), Metrics: m, Steps: costRows(m.Steps, m.CostUSD), Agents: costRows(m.Agents, m.CostUSD),
+	page := costPage{aboutRun: v.about(run), Metrics: m, Steps: costRows(m.Steps, m.CostUSD), Agents: costRows(m.Agents, m.CostUSD),
 		Total: costRow{Name: "Total", Metric: m.Metric, Cost: costText(m.Metric, true)}}
 	return v.show("cost", "Cost · "+nameOf(run), page)
 }

@@ -35,7 +35,7 @@ func (v *view) files() error {
 	if err != nil {
 		return err
 	}
-	page := filesOf{aboutRun: v.about(run, "files")}
+	page := filesOf{aboutRun: v.about(run)}
 	if offset == 0 {
 		if page.Files, err = v.documents(run); err != nil {
 			return err
@@ -106,7 +106,7 @@ func (v *view) file() error {
 	if image != "" && v.r.FormValue("image") != "" {
 		return v.hand(image, "inline", "image", data)
 	}
-	page := fileOf{aboutRun: v.about(run, "files"), EvidenceFile: tipstaff.EvidenceFile{Name: "document", Digest: digest}, Size: len(data), Image: image != ""}
+	page := fileOf{aboutRun: v.about(run), EvidenceFile: tipstaff.EvidenceFile{Name: "document", Digest: digest}, Size: len(data), Image: image != ""}
 	if page.EvidenceFile, err = v.named(run, page.EvidenceFile); err != nil {
 		return err
 	}

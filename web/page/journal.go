@@ -32,11 +32,11 @@ const (
 
 // aboutRun is what all pages of this file's kind begin with.
 type aboutRun struct {
-	Run tipstaff.Run
-	Tab string
+	Run    tipstaff.Run
+	Header runHeader
 }
 
-func (v *view) about(run tipstaff.Run, tab string) aboutRun { return aboutRun{run, tab} }
+func (v *view) about(run tipstaff.Run) aboutRun { return aboutRun{run, v.header(run)} }
 
 // journalPage is a window of the journal, in the order of the records.
 type journalPage struct {
@@ -111,7 +111,7 @@ func (v *view) journal() error {
 		return err
 	}
 	q := v.r.URL.Query()
-	page := journalPage{aboutRun: v.about(run, "journal"), Filter: q}
+	page := journalPage{aboutRun: v.about(run), Filter: q}
 	sel, err := selectionOf(q)
 	if err != nil {
 		return err

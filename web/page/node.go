@@ -72,6 +72,9 @@ func keyOf(path string) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(path)))
 }
 
+// PathKey is what an address names the node by.
+func (p *nodePage) PathKey() string { return keyOf(p.Path) }
+
 // nodeLink is the address of the panel of a node, as of the same moment.
 func nodeLink(run tipstaff.ID, path string, at *atBar) string {
 	q := query("path", keyOf(path))

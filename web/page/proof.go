@@ -63,7 +63,7 @@ func (v *view) proofOf() (page proofPage, err error) {
 	if err != nil {
 		return page, err
 	}
-	page = proofPage{aboutRun: v.about(run, "proof"), CanExport: v.s.o.Export != nil}
+	page = proofPage{aboutRun: v.about(run), CanExport: v.s.o.Export != nil}
 	first, err := v.block(run.ID, 0, 1)
 	if err != nil {
 		return page, err

@@ -61,7 +61,7 @@ func (v *view) record() error {
 	if v.r.FormValue("raw") != "" {
 		return v.download("record-"+strconv.FormatInt(seq, 10)+".json", e.Stored())
 	}
-	page := recordPage{aboutRun: v.about(run, "journal"), Record: e, said: sentence(&e), Group: groupOf(e.Kind), Tree: valueTree(e.Body), Near: nearMost}
+	page := recordPage{aboutRun: v.about(run), Record: e, said: sentence(&e), Group: groupOf(e.Kind), Tree: valueTree(e.Body), Near: nearMost}
 	page.Bytes, page.Cut = headOf(e.Stored())
 	var before tipstaff.Event
 	if len(near) > 1 {
