@@ -52,6 +52,9 @@ type nodeCall struct {
 	Action, By              string
 }
 
+// Key is the path for addresses.
+func (p *nodePage) Key() string { return keyOf(p.Path) }
+
 // Took is how long the last attempt took; negative: it has not ended.
 func (c nodeCall) Took() time.Duration {
 	if c.From.IsZero() || c.To.IsZero() {

@@ -58,6 +58,11 @@ func (v *view) talk() error {
 	if page.Places, err = tipstaff.ConversationPlaces(v.ctx(), v.s.control.Runs, r, at); err != nil {
 		return err
 	}
+	for _, place := range page.Places {
+		if keyOf(place.Path) == page.Path {
+			page.Path = place.Path
+		}
+	}
 	switch {
 	case page.Path != "":
 	case r.Turn != nil:
