@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tipstaff/tipstaff/flow"
@@ -54,6 +55,25 @@ func AnswerForm(g Gate, action string) string {
 		parts = append(parts, string(flow.JSON(q.ID))+":"+example)
 	}
 	return "{" + strings.Join(parts, ",") + "}"
+}
+
+// ParsePlace reads where a run is forked, as people type it: a record's number, a checkpoint,
+// stage:NAME, or nothing, which is its end.
+func ParsePlace(text string) (place Place, ok bool) {
+	stage, named := strings.CutPrefix(text, "stage:")
+	seq, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case text == "":
+	case named:
+		place.Stage = stage
+		return place, stage != ""
+	case strings.HasPrefix(text, "cp_"):
+		place.Checkpoint = text
+	default:
+		place.At = seq
+		return place, err == nil && seq >= 1
+	}
+	return place, true
 }
 
 // DecideCommand are the words of the command that takes an action at a gate, after the name

@@ -151,20 +151,12 @@ func assignedJSON(flag, name, value string) (json.RawMessage, error) {
 
 // place reads --at: a record's number, a checkpoint or stage:NAME.
 func (o *forkOptions) place(req *tipstaff.ForkRequest) error {
-	stage, ok := strings.CutPrefix(o.at, "stage:")
-	seq, err := strconv.ParseInt(o.at, 10, 64)
-	switch {
-	case o.at == "":
-	case ok && stage != "":
-		req.Stage = stage
-	case strings.HasPrefix(o.at, "cp_"):
-		req.Checkpoint = o.at
-	case err != nil || seq < 1:
+	place, ok := tipstaff.ParsePlace(o.at)
+	if !ok {
 		return &usageError{message: fmt.Sprintf("--at %s is not a record, checkpoint or stage", tipstaff.ShellWord(o.at)),
 			hint: "it is a number that tipstaff events RUN prints, an id that tipstaff show RUN --checkpoints prints, or stage:NAME"}
-	default:
-		req.At = seq
 	}
+	req.Place = place
 	return nil
 }
 

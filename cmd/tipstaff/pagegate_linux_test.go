@@ -379,8 +379,8 @@ allowed_effects:`, 1))
 	}
 }
 
-// Runs are resumed and cancelled on their pages, each form once.
-func TestRunsAreResumedAndCancelledOnThePage(t *testing.T) {
+// Runs are resumed, forked and cancelled on the page, each form once.
+func TestRunsAreDrivenOnThePage(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t, conditions)
 	w.endLaunched()
@@ -401,6 +401,20 @@ func TestRunsAreResumedAndCancelledOnThePage(t *testing.T) {
 		t.Errorf("another form is answered %d: %s", p.status, p.text())
 	}
 	path, page := b.opened(w, second)
+	fork := page.form(t, "/fork")
+	if p := b.post(fork.to, fork.with("at", "nowhere")); p.status != http.StatusBadRequest {
+		t.Errorf("a fork from nowhere is answered %d: %s", p.status, p.text())
+	}
+	forked := b.post(fork.to, fork.with("at", "4"))
+	next := strings.TrimPrefix(forked.to, "/ui/runs/")
+	var got tipstaff.Run
+	w.Check(json.Unmarshal([]byte(w.Must(0, "show", next, "--json").Out), &got))
+	if forked.status != http.StatusSeeOther || got.Lineage == nil || got.Lineage.Parent.String() != second {
+		t.Errorf("the fork is answered %d, and is %+v: %s", forked.status, got, forked.text())
+	}
+	if p := b.post(fork.to, fork.with("at", "4")); p.to != forked.to {
+		t.Errorf("the same form again makes %s beside %s", p.to, forked.to)
+	}
 	open, cancel := page.form(t, "/decision"), page.form(t, "/cancel")
 	if cancel.fields.Get("mode") != "graceful" {
 		t.Errorf("cancelling is prepared as %v", cancel.fields)
@@ -410,8 +424,8 @@ func TestRunsAreResumedAndCancelledOnThePage(t *testing.T) {
 			t.Errorf("cancelling is answered %d: %s", p.status, p.text())
 		}
 	}
-	if got := w.show(second); got.Status != "cancelled" || !strings.Contains(w.Must(0, "events", second, "--json").Out, "wrong branch") {
-		t.Errorf("the run is %+v", got)
+	if now := w.show(second); now.Status != "cancelled" || !strings.Contains(w.Must(0, "events", second, "--json").Out, "wrong branch") {
+		t.Errorf("the run is %+v", now)
 	}
 	late := b.post(open.to, open.with("action", "approve", "note", "too late", "confirmed", "1"))
 	if late.status != http.StatusConflict || !late.says("The gate was closed before") || !late.says("too late") {

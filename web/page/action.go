@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -86,9 +87,9 @@ func (v *view) resume() error {
 	if err != nil {
 		return err
 	}
-	return v.act(run, func() error {
+	return v.act(func() (tipstaff.ID, error) {
 		_, err := v.s.control.Continue(v.ctx(), tipstaff.Continuation{Run: run.ID})
-		return err
+		return run.ID, err
 	})
 }
 
@@ -110,18 +111,42 @@ func (v *view) cancel() error {
 	if mode != "graceful" && mode != "hard" {
 		return &problem{status: http.StatusBadRequest, title: "That was not understood", text: "A run is cancelled gracefully or hard."}
 	}
-	return v.act(run, func() error {
+	return v.act(func() (tipstaff.ID, error) {
 		got, err := v.s.control.Runs.Cancel(v.ctx(), tipstaff.CancelRequest{Run: run.ID, Reason: in.Get("reason"), Hard: mode == "hard", Wait: cancelWait})
 		if err == nil && got.How == tipstaff.CancelDone {
 			err = tipstaff.Errorf(tipstaff.RunEnded, "run %s has ended before: it is %s", run.ID, got.State)
 		}
-		return err
+		return run.ID, err
 	})
 }
 
-// act does something with a run, and shows it.
-func (v *view) act(run tipstaff.Run, do func() error) error {
-	to, err := v.once(typedIn(v.r.PostForm), func() (string, error) { return "/ui/runs/" + run.ID.String(), do() })
+// fork makes a new run of the beginning of one. Nobody drives it yet.
+func (v *view) fork() error {
+	run, err := v.find()
+	if err == nil {
+		err = v.needs(tipstaff.ScopeRun)
+	}
+	if err != nil {
+		return err
+	}
+	at := strings.TrimSpace(typedIn(v.r.PostForm).Get("at"))
+	place, ok := tipstaff.ParsePlace(at)
+	if !ok {
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "%s is not a record, checkpoint or stage", tipstaff.Quote(at, 100)).
+			WithHint("it is the number of a record, the id of a checkpoint, or stage:NAME")
+	}
+	return v.act(func() (tipstaff.ID, error) {
+		got, err := v.s.control.Branch(v.ctx(), tipstaff.Branching{Run: run.ID, Place: place})
+		return got.ID, err
+	})
+}
+
+// act does something with a run, and shows the run that comes of it.
+func (v *view) act(do func() (tipstaff.ID, error)) error {
+	to, err := v.once(typedIn(v.r.PostForm), func() (string, error) {
+		run, err := do()
+		return "/ui/runs/" + run.String(), err
+	})
 	if err != nil {
 		return err
 	}
@@ -143,6 +168,7 @@ func actionsOf(f frame, run tipstaff.Run) runActions {
 		"resume":   tipstaff.CommandLine("resume", run.ID.String()),
 		"graceful": tipstaff.CommandLine("cancel", run.ID.String(), "--reason", "TEXT"),
 		"hard":     tipstaff.CommandLine("cancel", run.ID.String(), "--hard", "--reason", "TEXT"),
+		"fork":     tipstaff.CommandLine("fork", run.ID.String(), "--at", "PLACE"),
 	}}
 	a.Resume = a.Cancel && !isDriven(run)
 	if !f.Who().May(tipstaff.ScopeRun) {

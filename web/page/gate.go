@@ -17,6 +17,7 @@ var gatePages = pages{
 	"POST /ui/runs/{run}/gates/{gate}/decision": (*view).decide,
 	"POST /ui/runs/{run}/resume":                (*view).resume,
 	"POST /ui/runs/{run}/cancel":                (*view).cancel,
+	"POST /ui/runs/{run}/fork":                  (*view).fork,
 }
 
 // gatePage is one gate, open or closed.
