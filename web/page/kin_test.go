@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -133,22 +131,3 @@ func TestHostileTextOfKin(t *testing.T) {
 }
 
 func ofCut(one string) bool { return one == "<p class=quiet" || one == "<a href" }
-
-// HTML that is not escaped by html/template is made in one file.
-func TestHTMLIsMadeInOnePlace(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range files {
-		source, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, kind := range []string{"HTML", "HTMLAttr", "JS", "JSStr", "CSS", "URL", "Srcset"} {
-			if made := strings.Contains(string(source), "template."+kind+"("); made != (name == "markdown.go" && kind == "HTML") && !strings.HasSuffix(name, "_test.go") {
-				t.Errorf("%s makes template.%s: %v", name, kind, made)
-			}
-		}
-	}
-}

@@ -47,6 +47,11 @@ func markdown(said string) template.HTML {
 	return template.HTML(proseLines(b.String())) // a second time: character references have become characters
 }
 
+// Markdown is what the assistant says, as far as it is shown.
+func (i talkItem) Markdown() template.HTML {
+	return markdown(cutBytes(i.ConversationItem.Text, markdownMost))
+}
+
 func asWritten(source []byte) template.HTML {
 	return template.HTML("<pre>" + template.HTMLEscapeString(string(source)) + "</pre>")
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"html/template"
 	"net/url"
 	"strconv"
 	"strings"
@@ -146,11 +145,6 @@ func (i talkItem) Who() string {
 		return "Error"
 	}
 	return i.Role
-}
-
-// Markdown is what the assistant says, as far as it is shown.
-func (i talkItem) Markdown() template.HTML {
-	return markdown(cutBytes(i.ConversationItem.Text, markdownMost))
 }
 
 // Said is the text of everybody else.
