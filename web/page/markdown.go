@@ -47,11 +47,6 @@ func markdown(said string) template.HTML {
 	return template.HTML(proseLines(b.String())) // a second time: character references have become characters
 }
 
-// Markdown is what the assistant says, as far as it is shown.
-func (i talkItem) Markdown() template.HTML {
-	return markdown(cutBytes(i.ConversationItem.Text, markdownMost))
-}
-
 func asWritten(source []byte) template.HTML {
 	return template.HTML("<pre>" + template.HTMLEscapeString(string(source)) + "</pre>")
 }
@@ -245,4 +240,9 @@ func drawCode(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.W
 		_, _ = w.WriteString("</code></pre>\n")
 	}
 	return ast.WalkSkipChildren, nil
+}
+
+// Markdown is what the assistant says, as far as it is shown.
+func (i talkItem) Markdown() template.HTML {
+	return markdown(cutBytes(i.ConversationItem.Text, markdownMost))
 }
