@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +17,7 @@ import (
 // hostileTexts try to become more than text. None begins a block of Markdown.
 var hostileTexts = []string{
 	`x <script>alert(1)</script>`, `x" onmouseover="alert(1)`, `x' onfocus='alert(1)`, "x` onclick=y", `x</pre></li></ol><img src=x onerror=y>`, `x <svg onload=y><math>`, `x {{.Form}} {{template "frame"}}`,
-	"x\u202ex\u2066y\u200b\x00\x1b[2J", "x --><!-- ]]> <![CDATA[", "x &lt;script&gt; &#x3c;b&#x3e;", `x javascript:alert(1) data:text/html,y`, "x </title></textarea></style><style>", strings.Repeat("w", 100_000),
+	"x\u202ex\u2066y\u200b\x00\x1b[2J", "x --><!-- ]]> <![CDATA[", "x &lt;script&gt; &#x3c;b&#x3e;", `x javascript:alert(1) data:text/html,y`, "x </title></textarea></style><style>", strings.Repeat("w", 50_000),
 }
 
 // shapeOf are the elements of a page with the names of their attributes, in order.
@@ -106,15 +104,17 @@ func withText(s string) map[string]any {
 
 // Whatever a text says, it adds no element, attribute or address to a page.
 func TestHostileTextOfKin(t *testing.T) {
-	plain := withText("x")
+	plain := map[string][]string{}
+	for name, page := range withText("x") {
+		plain[name] = shapeOf(t, drawn(t, name, page))
+	}
 	for _, text := range hostileTexts {
 		hostile := withText(text)
-		for name := range plain {
-			want := shapeOf(t, drawn(t, name, plain[name]))
+		for name, want := range plain {
 			body := drawn(t, name, hostile[name])
 			got := shapeOf(t, body)
 			if len(text) > 10_000 { // what is cut says how much
-				got, want = slices.DeleteFunc(got, ofCut), slices.DeleteFunc(want, ofCut)
+				got, want = slices.DeleteFunc(got, ofCut), slices.DeleteFunc(slices.Clone(want), ofCut)
 			}
 			for i := range max(len(got), len(want)) {
 				if i >= len(got) || i >= len(want) || got[i] != want[i] {
@@ -133,22 +133,3 @@ func TestHostileTextOfKin(t *testing.T) {
 }
 
 func ofCut(one string) bool { return one == "<p class=quiet" || one == "<a href" }
-
-// HTML that is not escaped by html/template is made in one file.
-func TestHTMLIsMadeInOnePlace(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range files {
-		source, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, kind := range []string{"HTML", "HTMLAttr", "JS", "JSStr", "CSS", "URL", "Srcset"} {
-			if made := strings.Contains(string(source), "template."+kind+"("); made != (name == "markdown.go" && kind == "HTML") && !strings.HasSuffix(name, "_test.go") {
-				t.Errorf("%s makes template.%s: %v", name, kind, made)
-			}
-		}
-	}
-}
