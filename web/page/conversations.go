@@ -45,7 +45,7 @@ func sessionAddress(session string) string { return "/ui/sessions/" + url.PathEs
 type chatPage struct {
 	Session string
 	Opening string
-	Turns   []talk // oldest first
+	Turns   []transcript // oldest first
 	Earlier tipstaff.ID
 }
 
@@ -75,9 +75,9 @@ func (v *view) conversation() error {
 }
 
 // chatTurn is how a turn ends, and its beginning where that fits.
-func chatTurn(r tipstaff.Run, said *tipstaff.Conversation) talk {
+func chatTurn(r tipstaff.Run, said *tipstaff.Conversation) transcript {
 	from := max(0, len(said.Items)-talkItems)
-	t := talkOf(r, said, from, len(said.Items))
+	t := transcriptOf(r, said, from, len(said.Items))
 	if from > 0 {
 		t.Earlier = "/ui/runs/" + r.ID.String() + "/talk?" + query("path", tipstaff.ProgramTurn, "from", "0")
 	}

@@ -94,8 +94,8 @@ func withText(s string) map[string]any {
 		Values: []tipstaff.CompareValue{{Name: s, A: quoted}, {Name: "bound/" + s, B: json.RawMessage("7")}, {Name: "input/" + s, A: json.RawMessage(s), B: quoted}}}}
 	compared.fill(0)
 	return map[string]any{
-		"talk":     talkPage{runView: shown, Path: s, Places: []tipstaff.ConversationPlace{{Path: s}, {Path: "another"}}, Talk: talkOf(run, said, 0, len(said.Items))},
-		"session":  chatPage{Session: s, Opening: s, Turns: []talk{talkOf(run, said, 0, len(said.Items))}, Earlier: id},
+		"talk":     transcriptPage{runView: shown, Path: s, Places: []tipstaff.ConversationPlace{{Path: s}, {Path: "another"}}, Talk: transcriptOf(run, said, 0, len(said.Items))},
+		"session":  chatPage{Session: s, Opening: s, Turns: []transcript{transcriptOf(run, said, 0, len(said.Items))}, Earlier: id},
 		"sessions": sessionsPage{Heads: []tipstaff.Run{run}, Next: id},
 		"family":   familyPage{runView: shown, Older: older, Tree: tree, Cut: true},
 		"compare":  compared,

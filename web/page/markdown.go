@@ -243,6 +243,6 @@ func drawCode(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.W
 }
 
 // Markdown is what the assistant says, as far as it is shown.
-func (i talkItem) Markdown() template.HTML {
+func (i transcriptItem) Markdown() template.HTML {
 	return markdown(cutBytes(i.ConversationItem.Text, markdownMost))
 }

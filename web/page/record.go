@@ -85,12 +85,13 @@ func (p recordPage) Next() int64 { return p.Record.Seq + 1 }
 
 // gateOf is the gate that a record opens or closes.
 func gateOf(e *tipstaff.Event) string {
-	if !e.Kind.OpensGate() && !e.Kind.ClosesGate() {
-		return ""
+	switch {
+	case e.Kind.OpensGate():
+		return tipstaff.BodyOf[tipstaff.GateOpened](e).Gate
+	case e.Kind.ClosesGate():
+		return tipstaff.BodyOf[tipstaff.GateResolved](e).Gate
 	}
-	return tipstaff.BodyOf[struct {
-		Gate string `json:"gate"`
-	}](e).Gate
+	return ""
 }
 
 // neighbours finds the records before and after of the same path, and the other end of a gate,

@@ -88,9 +88,9 @@ func parseSession(tokens *tipstaff.Tokens, cookie string, now time.Time) *sessio
 	return nil
 }
 
-// doors is what is remembered of signing in and out. It is lost with the process: then codes
+// signins is what is remembered of signing in and out. It is lost with the process: then codes
 // are void, and a copied cookie whose owner has signed out lives until it expires.
-type doors struct {
+type signins struct {
 	mu     sync.Mutex
 	codes  map[[sha256.Size]byte]code
 	out    map[[nonceSize]byte]time.Time // sessions that were signed out, until none of them can hold
@@ -103,12 +103,12 @@ type code struct {
 	expires time.Time
 }
 
-func newDoors() *doors {
-	return &doors{codes: map[[sha256.Size]byte]code{}, out: map[[nonceSize]byte]time.Time{}, misses: map[string][]time.Time{}}
+func newSignins() *signins {
+	return &signins{codes: map[[sha256.Size]byte]code{}, out: map[[nonceSize]byte]time.Time{}, misses: map[string][]time.Time{}}
 }
 
 // issue makes a code.
-func (d *doors) issue(b tipstaff.Bearer, now time.Time) (text string, expires time.Time) {
+func (d *signins) issue(b tipstaff.Bearer, now time.Time) (text string, expires time.Time) {
 	text = rand.Text()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,7 +123,7 @@ func (d *doors) issue(b tipstaff.Bearer, now time.Time) (text string, expires ti
 }
 
 // look is whom a code lets in; use: it does so now, and never again.
-func (d *doors) look(text string, use bool, now time.Time) (tipstaff.Bearer, bool) {
+func (d *signins) look(text string, use bool, now time.Time) (tipstaff.Bearer, bool) {
 	sum := sha256.Sum256([]byte(text))
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,7 +135,7 @@ func (d *doors) look(text string, use bool, now time.Time) (tipstaff.Bearer, boo
 }
 
 // leave refuses a session from now on.
-func (d *doors) leave(s *session, now time.Time) {
+func (d *signins) leave(s *session, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for nonce, until := range d.out {
@@ -146,7 +146,7 @@ func (d *doors) leave(s *session, now time.Time) {
 	d.out[s.nonce] = s.issued.Add(sessionMost) // copies of it may have been renewed
 }
 
-func (d *doors) left(s *session) bool {
+func (d *signins) left(s *session) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, left := d.out[s.nonce]
@@ -154,7 +154,7 @@ func (d *doors) left(s *session) bool {
 }
 
 // missed counts a wrong token or code; barred reports whether there were too many.
-func (d *doors) missed(r *http.Request, now time.Time) {
+func (d *signins) missed(r *http.Request, now time.Time) {
 	at := address(r)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -164,7 +164,7 @@ func (d *doors) missed(r *http.Request, now time.Time) {
 	d.misses[at] = append(recent(d.misses[at], now), now)
 }
 
-func (d *doors) barred(r *http.Request, now time.Time) bool {
+func (d *signins) barred(r *http.Request, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(recent(d.misses[address(r)], now)) >= missesMost
@@ -201,7 +201,7 @@ func (s *Site) session(r *http.Request) *session {
 		return nil
 	}
 	found := parseSession(s.o.Tokens, given[0].Value, s.now())
-	if found == nil || s.doors.left(found) {
+	if found == nil || s.signins.left(found) {
 		return nil
 	}
 	return found
@@ -229,7 +229,7 @@ func (s *Site) renew(w http.ResponseWriter, r *http.Request, signed *session) {
 
 // Code makes a link that signs its bearer in, once.
 func (s *Site) Code(b tipstaff.Bearer) (path string, expires time.Time) {
-	text, expires := s.doors.issue(b, s.now())
+	text, expires := s.signins.issue(b, s.now())
 	return "/ui/signin?code=" + text, expires
 }
 
@@ -238,12 +238,12 @@ func (s *Site) Code(b tipstaff.Bearer) (path string, expires time.Time) {
 func (v *view) signin() error {
 	page := signinPage{Next: local(v.r.FormValue("next")), Code: v.r.FormValue("code")}
 	if page.Code != "" {
-		if v.s.doors.barred(v.r, v.now) {
+		if v.s.signins.barred(v.r, v.now) {
 			return tooMany()
 		}
-		b, known := v.s.doors.look(page.Code, false, v.now)
+		b, known := v.s.signins.look(page.Code, false, v.now)
 		if page.User = b.User; !known {
-			v.s.doors.missed(v.r, v.now)
+			v.s.signins.missed(v.r, v.now)
 			page.Code, page.Error = "", "This link has been used, or has expired. tipstaff serve --link makes another; a token does as well."
 		}
 	}
@@ -256,19 +256,19 @@ type signinPage struct {
 
 // enter signs somebody in, by a code or a token.
 func (v *view) enter() error {
-	if v.s.doors.barred(v.r, v.now) {
+	if v.s.signins.barred(v.r, v.now) {
 		return tooMany()
 	}
 	b, known := tipstaff.Bearer{}, false
 	code := v.r.PostFormValue("code")
 	if code != "" {
-		b, known = v.s.doors.look(code, true, v.now)
+		b, known = v.s.signins.look(code, true, v.now)
 	} else {
 		b, known = v.s.o.Tokens.Bearer(surface, strings.TrimSpace(v.r.PostFormValue("token")))
 	}
 	next := local(v.r.PostFormValue("next"))
 	if !known {
-		v.s.doors.missed(v.r, v.now)
+		v.s.signins.missed(v.r, v.now)
 		page := signinPage{Next: next, Error: "This token is not known here. .tipstaff/serve.token holds that of this machine; tipstaff serve --link makes a link instead."}
 		if code != "" {
 			page.Error = "This link has been used, or has expired. tipstaff serve --link makes another; a token does as well."
@@ -282,7 +282,7 @@ func (v *view) enter() error {
 
 // signout ends the session.
 func (v *view) signout() error {
-	v.s.doors.leave(v.signed, v.now)
+	v.s.signins.leave(v.signed, v.now)
 	v.s.keep(v.w, v.r, nil)
 	return v.redirect("/ui/signin")
 }

@@ -30,7 +30,7 @@ type Site struct {
 	control tipstaff.Control
 	o       Options
 	mux     *http.ServeMux
-	doors   *doors
+	signins *signins
 	streams streams
 	folds   *folds
 	layouts layouts
@@ -48,7 +48,7 @@ func New(control tipstaff.Control, o Options) *Site {
 	if o.Status == nil {
 		o.Status = func(tipstaff.Code) int { return http.StatusInternalServerError }
 	}
-	s := &Site{control: control, o: o, mux: http.NewServeMux(), doors: newDoors(), folds: newFolds(control.Runs), cross: http.NewCrossOriginProtection(), now: control.Now}
+	s := &Site{control: control, o: o, mux: http.NewServeMux(), signins: newSignins(), folds: newFolds(control.Runs), cross: http.NewCrossOriginProtection(), now: control.Now}
 	if s.now == nil {
 		s.now = time.Now
 	}

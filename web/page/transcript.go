@@ -19,25 +19,25 @@ const (
 	argumentsMost = 40
 )
 
-// talkPage is what was said at a place of a run.
-type talkPage struct {
+// transcriptPage is what was said at a place of a run.
+type transcriptPage struct {
 	*runView
 	Path   string
 	Places []tipstaff.ConversationPlace
-	Talk   talk
+	Talk   transcript
 }
 
 // talk is a transcript, or a part of it.
-type talk struct {
+type transcript struct {
 	Run     tipstaff.Run
-	Items   []talkItem
+	Items   []transcriptItem
 	Usage   tipstaff.ModelUsage
 	Earlier string // the address of the part before; "": there is none
 	Later   string
 }
 
-// talkItem is one message or call.
-type talkItem struct {
+// transcriptItem is one message or call.
+type transcriptItem struct {
 	tipstaff.ConversationItem
 	run tipstaff.ID
 }
@@ -54,7 +54,7 @@ func (v *view) talk() error {
 		return err
 	}
 	r, at := shown.run, shown.at
-	page := talkPage{runView: shown, Path: v.r.FormValue("path")}
+	page := transcriptPage{runView: shown, Path: v.r.FormValue("path")}
 	if page.Places, err = tipstaff.ConversationPlaces(v.ctx(), v.s.control.Runs, r, at); err != nil {
 		return err
 	}
@@ -85,10 +85,10 @@ func (v *view) talk() error {
 }
 
 // part is what fits on a page of a conversation, from an item on.
-func (p talkPage) part(said *tipstaff.Conversation, from int) talk {
+func (p transcriptPage) part(said *tipstaff.Conversation, from int) transcript {
 	from = min(max(0, from), len(said.Items))
 	to := min(from+talkItems, len(said.Items))
-	t := talkOf(p.run, said, from, to)
+	t := transcriptOf(p.run, said, from, to)
 	address := func(from int) string { return p.address(p.Path) + "&" + query("from", strconv.Itoa(from)) }
 	if from > 0 {
 		t.Earlier = address(max(0, from-talkItems))
@@ -100,7 +100,7 @@ func (p talkPage) part(said *tipstaff.Conversation, from int) talk {
 }
 
 // address is that of what was said at a path.
-func (p talkPage) address(path string) string {
+func (p transcriptPage) address(path string) string {
 	a := "/ui/runs/" + p.run.ID.String() + "/talk?" + query("path", path)
 	if p.at > 0 {
 		a += "&" + query("at", strconv.FormatInt(p.at, 10))
@@ -109,17 +109,17 @@ func (p talkPage) address(path string) string {
 }
 
 // Others are links to what was said elsewhere in the run.
-func (p talkPage) Others() (all []filter) {
+func (p transcriptPage) Others() (all []filter) {
 	for _, place := range p.Places {
 		all = append(all, filter{Value: p.address(place.Path), Title: place.Path, Chosen: place.Path == p.Path})
 	}
 	return all
 }
 
-func talkOf(r tipstaff.Run, said *tipstaff.Conversation, from, to int) talk {
-	t := talk{Run: r, Usage: said.Usage}
+func transcriptOf(r tipstaff.Run, said *tipstaff.Conversation, from, to int) transcript {
+	t := transcript{Run: r, Usage: said.Usage}
 	for _, it := range said.Items[from:to] {
-		t.Items = append(t.Items, talkItem{it, r.ID})
+		t.Items = append(t.Items, transcriptItem{it, r.ID})
 	}
 	return t
 }
@@ -138,7 +138,7 @@ func (v *view) number(name string, missing int) (int, error) {
 }
 
 // Who is the speaker in a word.
-func (i talkItem) Who() string {
+func (i transcriptItem) Who() string {
 	switch {
 	case i.Worker != "" && i.Role != tipstaff.RoleUser:
 		return i.Worker
@@ -153,24 +153,24 @@ func (i talkItem) Who() string {
 }
 
 // Said is the text of everybody else.
-func (i talkItem) Said() string { return proseLines(cutBytes(i.ConversationItem.Text, markdownMost)) }
+func (i transcriptItem) Said() string { return proseLines(cutBytes(i.ConversationItem.Text, markdownMost)) }
 
 // More is how many bytes of the text are left out.
-func (i talkItem) More() int {
+func (i transcriptItem) More() int {
 	return max(0, len(i.ConversationItem.Text)-len(cutBytes(i.ConversationItem.Text, markdownMost)))
 }
 
 // Reasoning is what the model thought before it spoke.
-func (i talkItem) Reasoning() string { return proseLines(cutBytes(i.Step.Reasoning, markdownMost)) }
+func (i transcriptItem) Reasoning() string { return proseLines(cutBytes(i.Step.Reasoning, markdownMost)) }
 
 // Record is the address of the record that brought it; "": it is the program's.
-func (i talkItem) Record() string { return recordAddress(i.Run, i.Seq) }
+func (i transcriptItem) Record() string { return recordAddress(i.Run, i.Seq) }
 
 // File is the address of a text that is in no record.
-func (i talkItem) File() string { return fileAddress(i.run, i.Ref) }
+func (i transcriptItem) File() string { return fileAddress(i.run, i.Ref) }
 
 // State is the outcome of a call, as a state that has a mark.
-func (i talkItem) State() string {
+func (i transcriptItem) State() string {
 	switch i.Call.Outcome {
 	case tipstaff.CallOK:
 		return "done"
@@ -183,7 +183,7 @@ func (i talkItem) State() string {
 }
 
 // Took is how long a call took.
-func (i talkItem) Took() time.Duration {
+func (i transcriptItem) Took() time.Duration {
 	if i.Call.Ended.IsZero() {
 		return -1
 	}
@@ -191,15 +191,15 @@ func (i talkItem) Took() time.Duration {
 }
 
 // Result is what the call gave, as far as it is shown.
-func (i talkItem) Result() string { return proseLines(cutBytes(i.Call.Result, valueMost)) }
+func (i transcriptItem) Result() string { return proseLines(cutBytes(i.Call.Result, valueMost)) }
 
 // ResultMore is how many bytes of the result are left out.
-func (i talkItem) ResultMore() int64 {
+func (i transcriptItem) ResultMore() int64 {
 	return i.Call.Cut + int64(len(i.Call.Result)-len(cutBytes(i.Call.Result, valueMost)))
 }
 
 // Whole is the address of all of the result; "": nothing has it.
-func (i talkItem) Whole() string {
+func (i transcriptItem) Whole() string {
 	if i.Call.Record > 0 {
 		return recordAddress(i.Call.RecordRun, i.Call.Record)
 	}
@@ -207,7 +207,7 @@ func (i talkItem) Whole() string {
 }
 
 // Gate is the address of the gate that asks about the call.
-func (i talkItem) Gate() string {
+func (i transcriptItem) Gate() string {
 	if i.Call.Gate == "" {
 		return ""
 	}
@@ -221,7 +221,7 @@ type argument struct {
 }
 
 // Arguments are those of a call, in the order in which they were given.
-func (i talkItem) Arguments() (all []argument) {
+func (i transcriptItem) Arguments() (all []argument) {
 	in := json.NewDecoder(bytes.NewReader(i.Call.Arguments))
 	if begin, err := in.Token(); err != nil || begin != json.Delim('{') || !json.Valid(i.Call.Arguments) {
 		return []argument{argumentOf("", i.Call.Arguments)}
@@ -259,7 +259,7 @@ func valueText(value json.RawMessage) string {
 }
 
 // First is the argument that stands in the line of a call.
-func (i talkItem) First() string {
+func (i transcriptItem) First() string {
 	if all := i.Arguments(); len(all) > 0 {
 		return cut(tipstaff.Printable(all[0].Value), 60)
 	}
