@@ -86,7 +86,8 @@ func TestGraphOfALoop(t *testing.T) {
 		if n > 0 {
 			s.round(n)
 		}
-		root, body := visitor.open("")
+		root, _ := visitor.open("")
+		_, body := visitor.open("?part=graph")
 		svg, now := graphOf(t, root)
 		if got := pill(svg); !slices.Equal(got, []string{want}) {
 			t.Errorf("after %d rounds the way back says %q, want %q", n, got, want)
@@ -94,7 +95,7 @@ func TestGraphOfALoop(t *testing.T) {
 		if !slices.Equal(before, now) {
 			t.Errorf("after %d rounds something has moved:\n%v\n%v", n, before, now)
 		}
-		if _, again := visitor.open(""); again != body {
+		if _, again := visitor.open("?part=graph"); again != body || !strings.Contains(body, "<svg") {
 			t.Errorf("after %d rounds two answers differ", n)
 		}
 	}

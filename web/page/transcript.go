@@ -153,7 +153,9 @@ func (i transcriptItem) Who() string {
 }
 
 // Said is the text of everybody else.
-func (i transcriptItem) Said() string { return proseLines(cutBytes(i.ConversationItem.Text, markdownMost)) }
+func (i transcriptItem) Said() string {
+	return proseLines(cutBytes(i.ConversationItem.Text, markdownMost))
+}
 
 // More is how many bytes of the text are left out.
 func (i transcriptItem) More() int {
@@ -161,7 +163,9 @@ func (i transcriptItem) More() int {
 }
 
 // Reasoning is what the model thought before it spoke.
-func (i transcriptItem) Reasoning() string { return proseLines(cutBytes(i.Step.Reasoning, markdownMost)) }
+func (i transcriptItem) Reasoning() string {
+	return proseLines(cutBytes(i.Step.Reasoning, markdownMost))
+}
 
 // Record is the address of the record that brought it; "": it is the program's.
 func (i transcriptItem) Record() string { return recordAddress(i.Run, i.Seq) }
