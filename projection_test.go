@@ -167,15 +167,13 @@ func manyCalls(n int, spread bool) []Event {
 func BenchmarkView(b *testing.B) {
 	for name, events := range map[string][]Event{"turn": longTurn(100_000), "calls": manyCalls(100_000, false)} {
 		b.Run(name, func(b *testing.B) {
-			var v *View
 			for b.Loop() {
-				v = viewOf(events)
+				viewOf(events)
 			}
 			var before, after runtime.MemStats
-			v = nil
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			v = viewOf(events)
+			v := viewOf(events)
 			runtime.GC()
 			runtime.ReadMemStats(&after)
 			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(1<<20), "MiB")

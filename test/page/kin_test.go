@@ -87,7 +87,8 @@ func wantTranscript(t *testing.T, shown *html.Node, r tipstaff.Run, c *tipstaff.
 		t.Fatalf("%d items are shown of %d", len(items), len(c.Items))
 	}
 	for i, it := range c.Items {
-		text, wants := textOf(items[i]), []string{}
+		text := textOf(items[i])
+		var wants []string
 		switch {
 		case it.Call != nil:
 			wants = []string{it.Call.Name, it.Call.Rule, it.Call.Decision}
