@@ -12,7 +12,7 @@ import (
 // Without npm make test-control fails and says why, and what runs after every change skips it
 // and says why; it also says if nothing changed that these tests are about.
 func TestWithoutNPM(t *testing.T) {
-	s := cmdtest.NewScripts(t, "scripts/control.sh", "scripts/more.sh", "scripts/changed.sh", "test/control/package.json", "test/control/package-lock.json")
+	s := cmdtest.NewScripts(t, "scripts/control.sh", "scripts/web.sh", "scripts/more.sh", "scripts/changed.sh", "test/control/package.json", "test/control/package-lock.json")
 	if out := s.Run(1, "bash", "scripts/control.sh"); out != "there is no npm: the tests of the control plane against real programs cannot be run\n" {
 		t.Errorf("scripts/control.sh says %q", out)
 	}
