@@ -29,8 +29,8 @@ type Event struct {
 	Key  string `json:"key,omitempty"`
 	Sig  string `json:"sig,omitempty"`
 
-	Raw  []byte       `json:"-"`             // the stored bytes: these are the record
-	Hash journal.Hash `json:"hash,omitzero"` // of the chain after it, as the store keeps it; zero: not known here
+	Raw  []byte       `json:"-"` // the stored bytes: these are the record
+	Hash journal.Hash `json:"-"` // of the chain after it, as the store keeps it; zero: not known here
 }
 
 // Kind names what a record says. The list is closed: a store that is asked to
