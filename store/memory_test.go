@@ -73,7 +73,7 @@ type table struct {
 
 func newMemory() *memory {
 	m := &memory{tables: map[string]*table{}}
-	for _, name := range []string{"runs", "records", "gates", "inbox", "outbox", "blobs", "blob_refs", "keys", "tasks", "task_log", "worker_sessions", "cortex_log", "cortex_items", "cortex_weights"} {
+	for _, name := range []string{"runs", "records", "gates", "inbox", "outbox", "blobs", "blob_refs", "keys", "tasks", "task_log", "worker_sessions", "cortex_log", "cortex_items", "cortex_weights", "run_labels", "run_search"} {
 		m.tables[name] = &table{rows: map[int64][]row{}}
 	}
 	m.tables["cortex_weights"].rows[0] = []row{{"id": int64(1), "r": cortex.Cold[0], "a": cortex.Cold[1], "c": cortex.Cold[2], "d": cortex.Cold[3], "v": cortex.Cold[4]}}

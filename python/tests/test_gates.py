@@ -111,11 +111,11 @@ def test_what_waits_is_listed(client: Client) -> None:
     assert envelope.run_id in [run.run_id for run in client.list_runs(status=["awaiting_decision"])]
     [thread] = [t for t in client.list_threads() if t.head.run_id == envelope.run_id]
     assert (thread.thread_id, thread.runs) == (envelope.thread_id, 1)
-    [checkpoint] = client.list_checkpoints(envelope)
-    then = client.get_state(envelope, checkpoint_id=checkpoint.id)
-    assert (then.envelope_id, then.current_stage) == (envelope.envelope_id, checkpoint.stage)
     with pytest.raises(InvalidArgument):
         list(client.list_interrupts(kinds=["riddle"]))
 
+    checkpoint = client.create_checkpoint(envelope, "before the answer")
     list(client.resume(envelope, approved=True))
     assert envelope.run_id not in [i.run_id for i in client.list_interrupts()]
+    then = client.get_state(envelope, checkpoint_id=checkpoint.id)
+    assert (then.envelope_id, then.terminated, client.get_state(envelope).terminated) == (envelope.envelope_id, False, True)
