@@ -52,7 +52,7 @@ func shapeOf(t *testing.T, body string) (shape []string) {
 func drawn(t *testing.T, name string, page any) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := templates[name].ExecuteTemplate(&b, "frame", frame{Title: "t", Page: page, Assets: assets, Signed: &session{}}); err != nil {
+	if err := templates()[name].ExecuteTemplate(&b, "frame", frame{Title: "t", Page: page, Assets: assets(), Signed: &session{}}); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
@@ -24,10 +25,12 @@ const (
 
 // markdowns makes elements of Markdown. What a model says loads nothing and leads nowhere
 // unseen: HTML in it stays text, an image is its description, and a link names its host.
-var markdowns = goldmark.New(
-	goldmark.WithExtensions(extension.Strikethrough, extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
-	goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(plainNodes{}, 1))),
-)
+var markdowns = sync.OnceValue(func() goldmark.Markdown {
+	return goldmark.New(
+		goldmark.WithExtensions(extension.Strikethrough, extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
+		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(plainNodes{}, 1))),
+	)
+})
 
 // markdown is what a model has said, as elements. This is the one place where text becomes
 // HTML without html/template.
@@ -36,12 +39,12 @@ func markdown(said string) template.HTML {
 	if nestedDeep(source) || bytes.Count(source, []byte("](")) > markdownLinks {
 		return asWritten(source)
 	}
-	doc := markdowns.Parser().Parse(text.NewReader(source))
+	doc := markdowns().Parser().Parse(text.NewReader(source))
 	if depthOf(doc) > 2*markdownDepth {
 		return asWritten(source)
 	}
 	var b bytes.Buffer
-	if markdowns.Renderer().Render(&b, source, doc) != nil {
+	if markdowns().Renderer().Render(&b, source, doc) != nil {
 		return asWritten(source)
 	}
 	return template.HTML(proseLines(b.String())) // a second time: character references have become characters

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -24,7 +25,7 @@ var templateFiles embed.FS
 var assetFiles embed.FS
 
 // assets is the digest of all assets: a part of their addresses, so that they never change.
-var assets = func() string {
+var assets = sync.OnceValue(func() string {
 	h := sha256.New()
 	must(fs.WalkDir(assetFiles, "assets", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -36,13 +37,13 @@ var assets = func() string {
 		return err
 	}))
 	return hex.EncodeToString(h.Sum(nil))[:16]
-}()
+})
 
 // asset gives a script, a style sheet or the icon. Nobody needs to sign in for them.
 func (s *Site) asset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	b, err := assetFiles.ReadFile("assets/" + name)
-	if err != nil || r.PathValue("digest") != assets {
+	if err != nil || r.PathValue("digest") != assets() {
 		http.Error(w, "not found", http.StatusNotFound)
 		return
 	}
@@ -51,8 +52,9 @@ func (s *Site) asset(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(b)
 }
 
-// templates are those of pages, by name, each with the frame around it.
-var templates = func() map[string]*template.Template {
+// templates are those of pages, by name, each with the frame around it. They are read when
+// somebody looks: other commands need not wait for it.
+var templates = sync.OnceValue(func() map[string]*template.Template {
 	shared := template.Must(template.New("frame").Funcs(funcs).ParseFS(templateFiles, "templates/frame.html", "templates/part_*.html"))
 	all := map[string]*template.Template{}
 	names, err := fs.Glob(templateFiles, "templates/*.html")
@@ -64,7 +66,7 @@ var templates = func() map[string]*template.Template {
 		}
 	}
 	return all
-}()
+})
 
 // must is for what can only fail in a build that is broken.
 func must(err error) {
@@ -92,14 +94,14 @@ func (f frame) Who() tipstaff.Caller { return f.Signed.Caller }
 
 // show answers with a page.
 func (v *view) show(name, title string, page any) error {
-	f := frame{Title: title, Section: v.section(), Page: page, Assets: assets, Now: v.now, Look: lookOf(v.r), Signed: v.signed, Here: v.r.URL.RequestURI()}
+	f := frame{Title: title, Section: v.section(), Page: page, Assets: assets(), Now: v.now, Look: lookOf(v.r), Signed: v.signed, Here: v.r.URL.RequestURI()}
 	if v.signed != nil {
 		f.Form = v.signed.form()
 		if inbox, err := v.s.control.Runs.Inbox(v.ctx(), tipstaff.InboxRequest{Limit: 1}); err == nil {
 			f.Waiting = inbox.Total
 		}
 	}
-	t, block := templates[name], "frame"
+	t, block := templates()[name], "frame"
 	if part := v.r.FormValue("part"); part != "" && v.status == http.StatusOK {
 		if block = "part-" + part; t.Lookup(block) == nil {
 			return &problem{status: http.StatusNotFound, title: "There is no such part", text: "The page may be of another version."}

@@ -311,7 +311,7 @@ func (d *capture) WriteHeader(status int) { d.status = status }
 
 // beat tells that the stream lives, and of which version the server is.
 func (l *live) beat() error {
-	data, err := json.Marshal(map[string]string{"now": clock{l.s.now()}.ISO(), "assets": assets})
+	data, err := json.Marshal(map[string]string{"now": clock{l.s.now()}.ISO(), "assets": assets()})
 	if err != nil {
 		return err
 	}
