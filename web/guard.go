@@ -54,13 +54,7 @@ func (s *Server) answer(c *call) error {
 		return err
 	}
 	if s.o.Page != nil && c.forPage() {
-		if c.r.URL.Path == "/ui/stream" { // which ends with the server, not by itself
-			ctx, stop := s.untilStopped(c.ctx())
-			defer stop()
-			c.r = c.r.WithContext(ctx)
-		}
-		s.o.Page.ServeHTTP(c.w, c.r)
-		return nil
+		return s.show(c)
 	}
 	segments, err := split(c.r.URL.EscapedPath())
 	public := err == nil && len(segments) == 1 && (segments[0] == "healthz" || segments[0] == "version")
@@ -94,15 +88,29 @@ func (s *Server) answer(c *call) error {
 	return c.write(answer)
 }
 
+// show has the page answer. Pages that follow a run are sent away when the server stops.
+func (s *Server) show(c *call) error {
+	switch {
+	case c.r.URL.Path == "/":
+		http.Redirect(c.w, c.r, "/ui/", http.StatusSeeOther)
+		return nil
+	case c.r.Method == http.MethodPost && s.serving.Err() != nil:
+		return errStopping
+	case c.r.Method == http.MethodPost: // what has begun is not broken off
+		s.o.Page.ServeHTTP(c.w, c.r)
+		return nil
+	}
+	ctx, stop := s.untilStopped(c.r.Context())
+	defer stop()
+	s.o.Page.ServeHTTP(c.w, c.r.WithContext(ctx))
+	return nil
+}
+
 // forPage reports whether a request is a person's. At / programs are told the routes, and
 // people, who bring no token, are sent to the page.
 func (c *call) forPage() bool {
 	path := c.r.URL.Path
-	if path == "/" && c.r.Header.Get("Authorization") == "" {
-		http.Redirect(c.w, c.r, "/ui/", http.StatusSeeOther)
-		return true
-	}
-	return path == "/ui" || strings.HasPrefix(path, "/ui/")
+	return path == "/ui" || strings.HasPrefix(path, "/ui/") || path == "/" && c.r.Header.Get("Authorization") == ""
 }
 
 // checkHost refuses requests for another name than ours: a page elsewhere whose name was made

@@ -211,3 +211,31 @@ func TestASlowReader(t *testing.T) {
 	}
 	f.until("all of them", func(html string) bool { return strings.Contains(html, "30 in all.") })
 }
+
+// A page that is open does not hold up a server that stops; what comes then is sent away.
+func TestStreamsEndWithTheServer(t *testing.T) {
+	b := newBed(t)
+	w := b.browser("alice")
+	f := w.follow("/ui/runs", "runs")
+	if e, ok := f.next(); !ok {
+		t.Fatalf("the stream begins with %+v, %d", e, f.status)
+	}
+	b.Server.Quiesce()
+	for more := true; more; {
+		_, more = f.next()
+	}
+	if err := f.lines.Err(); err != nil {
+		t.Errorf("the stream breaks off: %v", err)
+	}
+	if p := w.post("/ui/signout", nil); p.status != http.StatusServiceUnavailable {
+		t.Errorf("a form is answered %d by a server that stops", p.status)
+	}
+}
+
+// Who comes without a token is sent to the page, and told nothing else.
+func TestTheFirstAddressLeadsToThePage(t *testing.T) {
+	p := newBed(t).stranger().get("/")
+	if p.status != http.StatusSeeOther || p.header.Get("Location") != "/ui/" || strings.Contains(p.body, "not found") {
+		t.Errorf("/ is answered %d: %s", p.status, p.body)
+	}
+}

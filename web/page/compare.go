@@ -164,7 +164,7 @@ func givenText(name string, value json.RawMessage) *string {
 			shown = tipstaff.FormatBound(bound, n)
 		}
 	}
-	shown = proseLines(cutBytes(shown, valueMost))
+	shown = passage(cutBytes(shown, valueMost))
 	return &shown
 }
 

@@ -145,7 +145,7 @@ func (f *fileOf) fill(data []byte, from int) {
 		return
 	}
 	if from == 0 && (f.Kind == "diff" || bytes.HasPrefix(data, []byte("diff --git "))) {
-		f.Patch = readPatch(string(data[:textEnd(data, shownBytes)]))
+		f.Patch = readPatch(string(data[:textEnd(data, shownBytes)]), patchLines)
 		f.Patch.Cut = f.Patch.Cut || len(data) > shownBytes
 		return
 	}

@@ -32,12 +32,10 @@ var funcs = template.FuncMap{
 	"most":    most,
 	"more":    func(all []tipstaff.ID, n int) int { return len(all) - n },
 	"talks":   talks, "sessionAt": sessionAddress,
-	"newKey":    rand.Text,
-	"span":      func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) },
-	"lines":     func(s string) []string { return strings.Split(strings.TrimSuffix(s, "\n"), "\n") },
-	"diffClass": diffClass,
-	"act":       actionsOf,
-	"dict":      func(pairs ...any) map[string]any { return pairsOf(pairs) },
+	"newKey": rand.Text,
+	"span":   func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) },
+	"act":    actionsOf,
+	"dict":   func(pairs ...any) map[string]any { return pairsOf(pairs) },
 }
 
 // pairsOf is what a part is given that needs more than one value.
@@ -78,6 +76,20 @@ func cut(s string, most int) string {
 		}
 	}
 	return s
+}
+
+// passage is foreign text of several lines: line breaks and tabs are kept, and everything else
+// that does not print is marked.
+func passage(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		cells := strings.Split(strings.TrimSuffix(line, "\r"), "\t")
+		for j, cell := range cells {
+			cells[j] = tipstaff.PrintableProse(cell)
+		}
+		lines[i] = strings.Join(cells, "\t")
+	}
+	return strings.Join(lines, "\n")
 }
 
 // shortID is enough of an id to tell it from its neighbours.

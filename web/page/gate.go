@@ -27,7 +27,7 @@ type gatePage struct {
 	Subject []subjectRow
 	Cut     []tipstaff.ShownPart // of the subject, what is not shown in full
 	All     bool                 // nothing is cut because everything was asked for
-	Diff    *tipstaff.DiffOf     // of a delivery
+	Diff    *patch               // of a delivery
 	Form    *gateForm            // nil: it cannot be decided any more
 	Closed  *tipstaff.EvidenceDecision
 	Sent    *sent          // a decision that was not taken
@@ -97,7 +97,9 @@ func (v *view) gateOf() (*gatePage, error) {
 		if err != nil {
 			return nil, err
 		}
-		page.Diff = &diff
+		if diff.Text != "" {
+			page.Diff = readPatch(diff.Text, len(diff.Text)) // all of it: it is to be approved
+		}
 	}
 	return page, v.state(page)
 }
@@ -269,19 +271,4 @@ func hiddenOf(in url.Values) (all []typedField) {
 	}
 	slices.SortFunc(all, func(a, b typedField) int { return strings.Compare(a.Name, b.Name) })
 	return all
-}
-
-// diffClass is how a line of a difference is drawn.
-func diffClass(line string) string {
-	switch {
-	case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "diff "):
-		return "file"
-	case strings.HasPrefix(line, "+"):
-		return "add"
-	case strings.HasPrefix(line, "-"):
-		return "del"
-	case strings.HasPrefix(line, "@@"):
-		return "at"
-	}
-	return ""
 }

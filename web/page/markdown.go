@@ -13,8 +13,6 @@ import (
 	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
-
-	"github.com/tipstaff/tipstaff"
 )
 
 const (
@@ -35,7 +33,7 @@ var markdowns = sync.OnceValue(func() goldmark.Markdown {
 // markdown is what a model has said, as elements. This is the one place where text becomes
 // HTML without html/template.
 func markdown(said string) template.HTML {
-	source := []byte(proseLines(said))
+	source := []byte(passage(said))
 	if nestedDeep(source) || bytes.Count(source, []byte("](")) > markdownLinks {
 		return asWritten(source)
 	}
@@ -47,27 +45,11 @@ func markdown(said string) template.HTML {
 	if markdowns().Renderer().Render(&b, source, doc) != nil {
 		return asWritten(source)
 	}
-	return template.HTML(proseLines(b.String())) // a second time: character references have become characters
+	return template.HTML(passage(b.String())) // a second time: character references have become characters
 }
 
 func asWritten(source []byte) template.HTML {
 	return template.HTML("<pre>" + template.HTMLEscapeString(string(source)) + "</pre>")
-}
-
-// proseLines is prose with its line breaks and tabs.
-func proseLines(s string) string {
-	s = strings.ReplaceAll(s, "\r\n", "\n")
-	var b strings.Builder
-	for {
-		i := strings.IndexAny(s, "\n\t")
-		if i < 0 {
-			b.WriteString(tipstaff.PrintableProse(s))
-			return b.String()
-		}
-		b.WriteString(tipstaff.PrintableProse(s[:i]))
-		b.WriteByte(s[i])
-		s = s[i+1:]
-	}
 }
 
 // nestedDeep reports whether a line begins with more lists and quotes, one in another, than

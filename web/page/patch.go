@@ -34,8 +34,9 @@ type patchLine struct {
 	Text     string
 }
 
-// readPatch reads a unified difference. What it does not understand is shown as it stands.
-func readPatch(text string) *patch {
+// readPatch reads at most so many lines of a unified difference. What it does not understand
+// is shown as it stands.
+func readPatch(text string, most int) *patch {
 	p := &patch{}
 	var r patchReader
 	lines := 0
@@ -51,7 +52,7 @@ func readPatch(text string) *patch {
 				continue
 			}
 		}
-		if lines++; lines > patchLines {
+		if lines++; lines > most {
 			p.Cut = true
 			break
 		}

@@ -129,20 +129,6 @@ func headOf(b []byte) (string, int) {
 	return string(b[:shownBytes]), len(b) - shownBytes
 }
 
-// passage is foreign text of several lines: line breaks and tabs are kept, and everything else
-// that does not print is marked.
-func passage(s string) string {
-	lines := strings.Split(s, "\n")
-	for i, line := range lines {
-		cells := strings.Split(strings.TrimSuffix(line, "\r"), "\t")
-		for j, cell := range cells {
-			cells[j] = tipstaff.PrintableProse(cell)
-		}
-		lines[i] = strings.Join(cells, "\t")
-	}
-	return strings.Join(lines, "\n")
-}
-
 // node is a value of JSON as a tree.
 type node struct {
 	Name     string

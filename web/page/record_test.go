@@ -323,7 +323,7 @@ func TestTextInParts(t *testing.T) {
 }
 
 func TestPatch(t *testing.T) {
-	p := readPatch("diff --git a/x.txt b/x.txt\n--- a/x.txt\n+++ b/x.txt\n@@ -3,3 +3,4 @@ f\n a\n--- b\n+++ c\n+d\n e\ndiff --git a/y b/y\nnew file mode 100644\n@@ -0,0 +1 @@\n+z\n")
+	p := readPatch("diff --git a/x.txt b/x.txt\n--- a/x.txt\n+++ b/x.txt\n@@ -3,3 +3,4 @@ f\n a\n--- b\n+++ c\n+d\n e\ndiff --git a/y b/y\nnew file mode 100644\n@@ -0,0 +1 @@\n+z\n", patchLines)
 	if len(p.Files) != 2 || p.Added != 3 || p.Removed != 1 || p.Files[0].Name != "x.txt" || p.Files[1].Name != "y" {
 		t.Fatalf("%+v", p)
 	}

@@ -97,14 +97,16 @@ func (v *view) show(name, title string, page any) error {
 	f := frame{Title: title, Section: v.section(), Page: page, Assets: assets(), Now: v.now, Look: lookOf(v.r), Signed: v.signed, Here: v.r.URL.RequestURI()}
 	if v.signed != nil {
 		f.Form = v.signed.form()
-		if inbox, err := v.s.control.Runs.Inbox(v.ctx(), tipstaff.InboxRequest{Limit: 1}); err == nil {
-			f.Waiting = inbox.Total
-		}
 	}
 	t, block := templates()[name], "frame"
 	if part := v.r.FormValue("part"); part != "" && v.status == http.StatusOK {
 		if block = "part-" + part; t.Lookup(block) == nil {
 			return &problem{status: http.StatusNotFound, title: "There is no such part", text: "The page may be of another version."}
+		}
+	}
+	if v.signed != nil && block == "frame" { // a part does not count: streams draw them several times a second
+		if inbox, err := v.s.control.Runs.Inbox(v.ctx(), tipstaff.InboxRequest{Limit: 1}); err == nil {
+			f.Waiting = inbox.Total
 		}
 	}
 	v.out = &reply{v: v}

@@ -154,7 +154,7 @@ func (i transcriptItem) Who() string {
 
 // Said is the text of everybody else.
 func (i transcriptItem) Said() string {
-	return proseLines(cutBytes(i.ConversationItem.Text, markdownMost))
+	return passage(cutBytes(i.ConversationItem.Text, markdownMost))
 }
 
 // More is how many bytes of the text are left out.
@@ -164,7 +164,7 @@ func (i transcriptItem) More() int {
 
 // Reasoning is what the model thought before it spoke.
 func (i transcriptItem) Reasoning() string {
-	return proseLines(cutBytes(i.Step.Reasoning, markdownMost))
+	return passage(cutBytes(i.Step.Reasoning, markdownMost))
 }
 
 // Record is the address of the record that brought it; "": it is the program's.
@@ -195,7 +195,7 @@ func (i transcriptItem) Took() time.Duration {
 }
 
 // Result is what the call gave, as far as it is shown.
-func (i transcriptItem) Result() string { return proseLines(cutBytes(i.Call.Result, valueMost)) }
+func (i transcriptItem) Result() string { return passage(cutBytes(i.Call.Result, valueMost)) }
 
 // ResultMore is how many bytes of the result are left out.
 func (i transcriptItem) ResultMore() int64 {
@@ -245,7 +245,7 @@ func (i transcriptItem) Arguments() (all []argument) {
 func argumentOf(name string, value json.RawMessage) argument {
 	shown := valueText(value)
 	a := argument{Name: name, Value: cutBytes(shown, valueMost)}
-	a.More, a.Value = len(shown)-len(a.Value), proseLines(a.Value)
+	a.More, a.Value = len(shown)-len(a.Value), passage(a.Value)
 	return a
 }
 
