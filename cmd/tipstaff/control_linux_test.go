@@ -120,7 +120,11 @@ func TestALivingForegroundRunIsLeftAlone(t *testing.T) {
 	w := newWorkspace(t, manifest, long)
 	person := w.startLong()
 	run := w.show("@").ID
-	before := w.journal(run)
+	var before []record
+	w.Until("all that it records before its end", func() bool { // what a program prints is recorded half a second later
+		before = w.journal(run)
+		return before[len(before)-1].Kind == "plan.output"
+	})
 	p, err := w.plane(func(*cmdtest.Process) {})
 	w.Check(err)
 	for _, tool := range []string{"run_resume", "run_cancel"} {
