@@ -14,7 +14,7 @@ import (
 )
 
 // frame is one event of a stream.
-type frame struct{ event, data string }
+type frame struct{ event, id, data string }
 
 // following is a stream that a browser holds.
 type following struct {
@@ -33,6 +33,12 @@ func (w *browser) follow(page string, parts ...string) *following {
 	if err != nil {
 		w.Fatal(err)
 	}
+	return w.read(r)
+}
+
+// read begins to read what a request for a stream is answered.
+func (w *browser) read(r *http.Request) *following {
+	w.Helper()
 	res, err := w.Do(r)
 	if err != nil {
 		w.Fatal(err)
@@ -50,6 +56,8 @@ func (f *following) next() (e frame, ok bool) {
 		switch name {
 		case "event":
 			e.event = value
+		case "id":
+			e.id = value
 		case "data":
 			e.data += value + "\n"
 		case "":
