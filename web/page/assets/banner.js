@@ -1,5 +1,7 @@
 // What a page says of itself: that it is live, that the session is over, that there is another
 // version. What was typed survives signing in again.
+import { steady } from "./parts.js";
+
 const dot = document.getElementById("live");
 const say = document.getElementById("say");
 const saidEvery = 5_000; // ms
@@ -26,10 +28,13 @@ export function banner(id, text, word, act) {
   button.textContent = word;
   button.addEventListener("click", act);
   bar.append(text + " ", button);
-  document.getElementById("main").prepend(bar);
+  steady(() => document.getElementById("main").prepend(bar));
 }
 
-export const unbanner = (id) => document.getElementById(id)?.remove();
+export function unbanner(id) {
+  const bar = document.getElementById(id);
+  if (bar) steady(() => bar.remove());
+}
 
 // tell has the live region say a sentence, one at a time and not more often than can be heard.
 export function tell(text) {

@@ -27,9 +27,18 @@ export function apply(name, html) {
   const part = document.getElementById("part-" + name);
   if (!part) return;
   latest.set(name, html);
-  patch(part, made(html));
+  steady(() => patch(part, made(html)));
   tellTimes(part);
   document.dispatchEvent(new CustomEvent("tipstaff:part", { detail: name }));
+}
+
+// steady keeps what is looked at where it is on the screen, whatever changes above it. Not all
+// browsers do so, and none always: the style sheet switches their own way off.
+export function steady(change) {
+  const at = scrollY > 0 ? document.elementFromPoint(innerWidth / 2, innerHeight / 2) : null;
+  const top = at?.getBoundingClientRect().top;
+  change();
+  if (at?.isConnected) scrollBy({ top: at.getBoundingClientRect().top - top, behavior: "instant" });
 }
 
 // applyWrapped applies what the stream sends: the element of the part around its markup. It

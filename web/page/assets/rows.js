@@ -7,6 +7,7 @@ const most = 300; // rows of a page
 const body = document.querySelector("tbody[data-live]");
 const held = []; // rows that wait until the end is looked at again
 let edge; // the button that says how many
+let following = false; // the end was in view when somebody scrolled last
 
 // cursor is the record up to which the rows are here; undefined: the page has none that go on.
 export const cursor = () => body?.dataset.shown;
@@ -22,8 +23,10 @@ export function addRows(html) {
   }
   held.push(...[...next.rows].filter((r) => Number(r.dataset.key) > shown));
   body.dataset.shown = next.dataset.shown;
-  if (atEnd()) show();
-  else wait();
+  if (!following) return wait();
+  show();
+  // The end stays in view, unless somebody works with a row.
+  if (getSelection().isCollapsed && !body.contains(document.activeElement)) document.getElementById("end").scrollIntoView({ block: "nearest" });
 }
 
 const atEnd = () => document.getElementById("end").getBoundingClientRect().top <= innerHeight;
@@ -54,4 +57,12 @@ function wait() {
   edge.textContent = held.length + " new";
 }
 
-if (body) addEventListener("scroll", () => held.length && atEnd() && show(), { passive: true });
+function look() {
+  following = atEnd();
+  if (following && held.length) show();
+}
+
+if (body) {
+  look();
+  addEventListener("scroll", look, { passive: true });
+}
