@@ -14,7 +14,7 @@ import (
 )
 
 // frame is one event of a stream.
-type frame struct{ event, data string }
+type frame struct{ event, id, data string }
 
 // following is a stream that a browser holds.
 type following struct {
@@ -33,6 +33,12 @@ func (w *browser) follow(page string, parts ...string) *following {
 	if err != nil {
 		w.Fatal(err)
 	}
+	return w.read(r)
+}
+
+// read begins to read what a request for a stream is answered.
+func (w *browser) read(r *http.Request) *following {
+	w.Helper()
 	res, err := w.Do(r)
 	if err != nil {
 		w.Fatal(err)
@@ -50,6 +56,8 @@ func (f *following) next() (e frame, ok bool) {
 		switch name {
 		case "event":
 			e.event = value
+		case "id":
+			e.id = value
 		case "data":
 			e.data += value + "\n"
 		case "":
@@ -75,22 +83,30 @@ func (f *following) until(what string, want func(html string) bool) string {
 	}
 }
 
+// inside is the markup of a part that a stream has sent.
+func inside(data string) string {
+	_, rest, _ := strings.Cut(data, ">\n")
+	return strings.TrimSuffix(rest, "</div>\n")
+}
+
 // A list follows what happens, with the same bytes that a fresh page shows.
 func TestTheInboxIsLive(t *testing.T) {
 	b := newBed(t)
 	w := b.browser("alice")
 	f := w.follow("/ui/", "inbox")
-	if e, ok := f.next(); !ok || e.event != "beat" || !strings.Contains(e.data, `"assets"`) {
+	if e, ok := f.next(); !ok || e.event != "part" || !strings.Contains(e.data, "Nothing waits for you.") {
 		t.Fatalf("it begins with %+v", e)
 	}
-	f.until("an empty inbox", func(html string) bool { return strings.Contains(html, "Nothing waits for you.") })
+	if e, ok := f.next(); !ok || e.event != "beat" || !strings.Contains(e.data, `"assets"`) || !strings.Contains(e.data, `"waiting":0`) {
+		t.Fatalf("it goes on with %+v", e)
+	}
 	run := b.start("alice", webtest.Gated("a.txt"))
 	b.start("bob", strings.Replace(webtest.Gated("b.txt"), "Go on?", "Of bob?", 1))
 	got := f.until("a gate", func(html string) bool {
 		return strings.Contains(html, run.OpenGates[0].ID.String())
 	})
 	fresh := w.open("/ui/?part=inbox").body
-	if inner := strings.TrimSuffix(strings.TrimPrefix(got, "<div id=\"part-inbox\">\n"), "</div>\n"); strings.TrimSpace(inner) != strings.TrimSpace(fresh) {
+	if inner := inside(got); strings.TrimSpace(inner) != strings.TrimSpace(fresh) {
 		t.Errorf("it is sent\n%s\nand a fresh page is\n%s", got, fresh)
 	}
 	if strings.Contains(got, "Of bob?") {
@@ -105,11 +121,11 @@ func TestARunIsFollowedToItsEnd(t *testing.T) {
 	run := b.begin("alice", webtest.Slow("go"))
 	f := w.follow("/ui/runs/"+run.String(), "header", "tree", "nothing")
 	f.until("the tree", func(html string) bool {
-		return strings.Contains(html, `id="part-tree"`) && strings.Contains(html, "wait")
+		return strings.Contains(html, `id="part-tree" `) && strings.Contains(html, "wait")
 	})
 	b.Write("go", "")
 	f.until("the end in the header", func(html string) bool {
-		return strings.Contains(html, `id="part-header"`) && strings.Contains(html, "completed")
+		return strings.Contains(html, `id="part-header" `) && strings.Contains(html, "completed")
 	})
 	last := frame{}
 	for {

@@ -33,6 +33,7 @@ type gatePage struct {
 	Sent    *sent          // a decision that was not taken
 	Next    *tipstaff.Gate // that the same asker has open instead
 	Done    string         // recorded, or again
+	Expired bool           // and nobody has written so yet
 }
 
 // sent is a decision that was not taken, and why.
@@ -78,6 +79,9 @@ func (v *view) gateOf() (*gatePage, error) {
 		return nil, err
 	}
 	page := &gatePage{Run: run, Gate: g, All: v.r.FormValue("whole") != ""}
+	if v.r.FormValue("part") != "" { // what becomes of it, not what it is about
+		return page, v.state(page)
+	}
 	shown := tipstaff.Subject(g)
 	if page.All {
 		shown = tipstaff.WholeSubject(g)
@@ -111,9 +115,14 @@ func (v *view) state(page *gatePage) error {
 		case open.ID == page.Gate.ID && !open.Expired(v.now):
 			page.Form = v.form(page)
 			return nil
-		case open.ID != page.Gate.ID && open.Path == page.Gate.Path:
+		case open.ID == page.Gate.ID:
+			page.Expired = true
+		case open.Path == page.Gate.Path:
 			page.Next = &open
 		}
+	}
+	if page.Expired {
+		return nil
 	}
 	for offset := 0; ; {
 		got, err := v.s.control.Evidence(v.ctx(), tipstaff.EvidenceRequest{Run: page.Run.ID, Slice: tipstaff.SliceDecisions, Limit: 1000, Offset: offset})

@@ -132,7 +132,16 @@ func (v *view) journal() error {
 	page.Narrow = sel.narrow()
 	w := window{v: v, run: run, sel: sel, rows: int(rows), page: &page}
 	if q.Has("after") {
-		err = w.forward(min(after, run.HeadSeq))
+		after = min(after, run.HeadSeq)
+		if q.Get("part") == journalRows { // who has missed more than fits goes on with the last of them
+			w.rows = windowMost
+			if !page.Narrow {
+				after = max(after, run.HeadSeq-windowMost)
+			}
+		}
+		if err = w.forward(after); err == nil {
+			v.w.Header().Set(seqHeader, strconv.FormatInt(page.Shown(), 10))
+		}
 	} else {
 		page.Backward = true
 		if before == 0 || before > run.HeadSeq+1 {
@@ -277,6 +286,17 @@ func (p journalPage) With(name, value string) string {
 
 // Given is a parameter of the address, for the fields of the form.
 func (p journalPage) Given(name string) string { return p.Filter.Get(name) }
+
+// Shown is the record up to which the window shows all that fit.
+func (p journalPage) Shown() int64 {
+	if p.Newer > 0 {
+		return p.Newer
+	}
+	return p.Run.HeadSeq
+}
+
+// AtEnd reports whether the window goes on with what is written next.
+func (p journalPage) AtEnd() bool { return p.Newer == 0 && !p.Run.State.Terminal() }
 
 // First and Last are the true ends of what is shown.
 func (p journalPage) First() int64 {

@@ -2,6 +2,7 @@ package page
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,8 @@ type runsPage struct {
 	Counts  tipstaff.RunCounts
 	Filter  url.Values // what is asked for
 	Filters []filter
+	Upto    tipstaff.ID // the newest run that is shown; zero: of an older page
+	Newer   int         // runs that have come since: they push nothing down
 }
 
 // filter is a link that narrows the list.
@@ -52,11 +55,14 @@ func (v *view) runs() error {
 		}
 		req.Before = id
 	}
-	found, err := v.s.control.Runs.List(v.ctx(), req)
+	found, newer, err := v.runsUpto(req, q["upto"])
 	if err != nil {
 		return err
 	}
-	page := runsPage{Runs: found.Runs, Total: found.Total, Next: found.Next, Filter: q}
+	page := runsPage{Runs: found.Runs, Total: found.Total, Next: found.Next, Filter: q, Newer: newer}
+	if req.Before.IsZero() && len(found.Runs) > 0 {
+		page.Upto = found.Runs[0].ID
+	}
 	if found.Counts != nil {
 		page.Counts = *found.Counts
 	}
@@ -75,6 +81,32 @@ func (v *view) runs() error {
 	return v.show("runs", "Runs", page)
 }
 
+// runsUpto lists runs up to one that a page knew as the newest, and counts those that have come
+// since. given is what the address says: nothing at all, or the run; "" is a page that had none.
+func (v *view) runsUpto(req tipstaff.ListRequest, given []string) (found tipstaff.RunPage, newer int, err error) {
+	all, err := v.s.control.Runs.List(v.ctx(), req)
+	if err != nil || given == nil {
+		return all, 0, err
+	}
+	upto := given[0] // ids sort by the time at which they were made
+	for found = all; newer < tipstaff.CountMost; {
+		n := slices.IndexFunc(found.Runs, func(r tipstaff.Run) bool { return r.ID.String() <= upto })
+		if n < 0 {
+			n = len(found.Runs)
+		}
+		if n == 0 {
+			break
+		}
+		newer += n
+		req.Before = found.Runs[n-1].ID
+		if found, err = v.s.control.Runs.List(v.ctx(), req); err != nil {
+			return found, 0, err
+		}
+	}
+	found.Total, found.Counts = all.Total, all.Counts
+	return found, newer, nil
+}
+
 // With is the address of the list with one parameter set.
 func (p runsPage) With(name, value string) string {
 	q := url.Values{}
@@ -83,6 +115,7 @@ func (p runsPage) With(name, value string) string {
 	}
 	q.Del("before")
 	q.Del("part")
+	q.Del("upto")
 	q.Set(name, value)
 	if value == "" {
 		q.Del(name)

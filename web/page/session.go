@@ -35,6 +35,7 @@ type session struct {
 	tipstaff.Bearer
 	issued, expires time.Time
 	nonce           [nonceSize]byte
+	shared          bool // pages are drawn for it that several sessions of the same rights are sent
 }
 
 // value is the cookie of the session.
@@ -52,6 +53,9 @@ func (s *session) message() []byte {
 
 // form is what every form of the session carries, so that no other site can send one.
 func (s *session) form() string {
+	if s.shared {
+		return formMark
+	}
 	return base64.RawURLEncoding.EncodeToString(s.MAC("page form", s.nonce[:]))
 }
 
@@ -196,6 +200,9 @@ func cookieName(r *http.Request) string {
 
 // session is that of a request; nil: nobody has signed in.
 func (s *Site) session(r *http.Request) *session {
+	if drawn, ok := r.Context().Value(drawnFor{}).(*session); ok {
+		return drawn
+	}
 	given := r.CookiesNamed(cookieName(r))
 	if len(given) != 1 {
 		return nil
@@ -219,7 +226,7 @@ func (s *Site) keep(w http.ResponseWriter, r *http.Request, signed *session) {
 // renew gives a session that is used in the second half of its time a longer one.
 func (s *Site) renew(w http.ResponseWriter, r *http.Request, signed *session) {
 	now := s.now()
-	if signed.expires.Sub(now) > sessionTime/2 || signed.expires.Sub(signed.issued) >= sessionMost {
+	if signed.shared || signed.expires.Sub(now) > sessionTime/2 || signed.expires.Sub(signed.issued) >= sessionMost {
 		return
 	}
 	next := newSession(signed.Bearer, signed.issued, now)

@@ -1,9 +1,12 @@
 package page
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 // look is how a person wants pages to look. It is kept in a cookie that the server reads, so
@@ -70,9 +73,12 @@ func (v *view) set() error {
 	return v.redirect("/ui/settings?saved=1")
 }
 
-// whoami tells a script whether the session holds.
+// whoami tells a script whether the session holds, and what it would be told by a stream.
 func (v *view) whoami() error {
-	v.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, err := v.w.Write([]byte(v.signed.User))
-	return err
+	inbox, err := v.s.control.Runs.Inbox(v.ctx(), tipstaff.InboxRequest{Limit: 1})
+	if err != nil {
+		return err
+	}
+	v.w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(v.w).Encode(pulse{clock{v.now}.ISO(), v.signed.User, assets(), inbox.Total, v.signed.form()})
 }

@@ -32,6 +32,7 @@ type Site struct {
 	mux     *http.ServeMux
 	signins *signins
 	streams streams
+	feeds   feeds
 	folds   *folds
 	layouts layouts
 	acts    acts

@@ -20,6 +20,7 @@ function guard(form) {
 
   // look notices what has moved, and shows which buttons are active.
   function look() {
+    if (form.dataset.over) return;
     const now = buttons.map(place).join(" ");
     if (now !== places || document.visibilityState !== "visible") still = performance.now();
     places = now;
@@ -42,8 +43,26 @@ function guard(form) {
   sizes.observe(document.body);
   addEventListener("scroll", look, { passive: true, capture: true });
   document.addEventListener("visibilitychange", look);
-  setInterval(look, 100);
+  const looking = setInterval(look, 100);
   look();
+
+  // A gate that is closed by somebody else, by its expiry or by the end of its run loses its
+  // buttons. What was typed stays to be copied.
+  document.addEventListener("tipstaff:part", () => {
+    const closed = document.querySelector("#part-gate [data-closed]");
+    if (!closed) return;
+    if (closed.dataset.closed === "stored") document.getElementById("part-gate").dataset.still = ""; // nothing more can come
+    if (form.dataset.over) return;
+    form.dataset.over = "1";
+    clearInterval(looking);
+    sent = true; // for what is still under way
+    for (const e of form.querySelectorAll(".actions, .guard, .command, button")) e.remove();
+    for (const f of form.querySelectorAll("input, textarea")) {
+      f.readOnly = true;
+      if (["radio", "checkbox"].includes(f.type)) f.disabled = true;
+    }
+    form.querySelector("[role=alert]").textContent = "This gate was closed. What became of it stands above; nothing you typed was sent.";
+  });
 
   const actionOf = (e) => buttons.find((b) => b.contains(e.target));
   // Times of events are those at which they happened: what was queued before counts as then.

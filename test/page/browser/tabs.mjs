@@ -1,0 +1,67 @@
+// Eight tabs of one browser: all load and stay current, four by a stream and four by asking.
+// Hidden ones hold no connection.
+import { base, check, isLive, scenario, signIn, start, until } from "./harness.mjs";
+
+// hide does what a browser does to a tab that nobody sees.
+const hide = (page, hidden) => page.evaluate((hidden) => {
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+  document.dispatchEvent(new Event("visibilitychange"));
+}, hidden);
+
+await scenario({}, async (first) => {
+  await signIn(first);
+  const tabs = [first];
+  const streams = new Map(); // by tab, requests that are open
+  const asked = new Map(); // by tab, requests for the count
+  const watch = (page) => {
+    streams.set(page, new Set());
+    asked.set(page, 0);
+    page.on("request", (r) => {
+      if (r.url().includes("/ui/stream")) streams.get(page).add(r);
+      if (r.url().includes("/ui/whoami")) asked.set(page, asked.get(page) + 1);
+    });
+    for (const over of ["requestfinished", "requestfailed"]) page.on(over, (r) => streams.get(page).delete(r));
+  };
+  while (tabs.length < 8) tabs.push(await first.context().newPage());
+  const open = () => tabs.filter((p) => streams.get(p).size).length;
+  for (const page of tabs) {
+    watch(page);
+    await page.clock.install();
+    await page.goto(base + "/ui/");
+    await isLive(page);
+  }
+  check(open() === 4, `${open()} of eight tabs hold a stream`);
+  const began = Date.now();
+  const run = await start("gate.yaml");
+  await Promise.all(tabs.map((p) => p.waitForSelector(`#part-inbox a[href*="${run}"]`, { timeout: 10_000 })));
+  console.log(`eight tabs were current after ${Date.now() - began} ms, with the start of the run`);
+  check(Date.now() - began < 5_000 + 5_000, "they were not current in time"); // 5 s, and what it takes to start a run
+  for (const page of tabs) check((await page.title()).startsWith("(1) "), "the title of a tab is " + (await page.title()));
+
+  // One without a stream decides.
+  const polling = tabs.find((p) => !streams.get(p).size);
+  await polling.click(`#part-inbox a[href*="${run}"]`);
+  const button = polling.locator("#decide button[value=approve]");
+  await until("the button to be active", async () => (await button.getAttribute("aria-disabled")) === "false");
+  await button.click();
+  await polling.waitForSelector("#part-gate .closed");
+  for (const page of tabs.filter((p) => p !== polling)) await page.waitForSelector("text=Nothing waits for you.", { timeout: 10_000 });
+
+  // Those that nobody sees let go, and ask how much waits.
+  const holding = tabs.filter((p) => streams.get(p).size);
+  for (const page of holding) await hide(page, true);
+  await Promise.all(holding.map((p) => p.clock.runFor(29_000)));
+  check(holding.every((p) => streams.get(p).size), "a tab that was hidden for less lets go");
+  for (const page of holding) asked.set(page, 0);
+  await Promise.all(holding.map((p) => p.clock.runFor(2_000)));
+  await until("the hidden ones to let go", () => holding.every((p) => !streams.get(p).size));
+  await Promise.all(holding.map((p) => p.clock.runFor(31_000)));
+  await until("the hidden ones to ask how much waits", () => holding.every((p) => asked.get(p) >= 1));
+  await until("others to take their places", async () => (await Promise.all(tabs.map((p) => p.clock.runFor(100)))) && open() >= 3);
+  const again = await start("gate.yaml");
+  await Promise.all(holding.map((p) => p.clock.runFor(31_000)));
+  for (const page of holding) await until("the count of a hidden tab", async () => (await page.title()).startsWith("(1) "));
+  check(holding.every((p) => !streams.get(p).size), "a hidden tab holds a stream");
+  await hide(holding[0], false);
+  await holding[0].waitForSelector(`#part-inbox a[href*="${again}"]`);
+});

@@ -1,0 +1,162 @@
+package page_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// sleeping is a plan of two branches with so many steps in each.
+func sleeping(steps int, each string) string {
+	var b strings.Builder
+	b.WriteString("kind: plan\nversion: 1\nname: sleeping\nroot:\n  id: all\n  kind: sequential\n  children:\n")
+	for _, branch := range []string{"first", "second"} {
+		fmt.Fprintf(&b, "  - id: %s\n    kind: sequential\n    children:\n", branch)
+		for i := range steps {
+			fmt.Fprintf(&b, "    - {id: %s%d, kind: tool_call, tool: \"mcp://builtin/sleep@1.0.0\", args: {duration: %s}}\n", branch, i, each)
+		}
+	}
+	return b.String()
+}
+
+// write makes a file of the workspace.
+func (g *ground) write(name, text string) {
+	g.Helper()
+	if err := os.WriteFile(filepath.Join(g.dir, name), []byte(text), 0o644); err != nil {
+		g.Fatal(err)
+	}
+}
+
+// with has a script run while somebody does what it asks for.
+func (g *ground) with(name string, does map[string]func(), env ...string) {
+	g.Helper()
+	var all sync.WaitGroup
+	for what, do := range does {
+		all.Go(func() { g.asked(what, do) })
+	}
+	g.script(name, env...)
+	if !g.Failed() {
+		all.Wait()
+	}
+}
+
+func TestBrowserStream(t *testing.T) {
+	g := newGround(t)
+	g.write("steps.yaml", sleeping(12, "120ms"))
+	g.write("long-steps.yaml", sleeping(40, "100ms"))
+	g.script("stream.mjs")
+}
+
+func TestBrowserTabs(t *testing.T) { newGround(t).script("tabs.mjs") }
+
+// The daemon comes back after it was stopped, after it was killed, and as another version.
+func TestBrowserDown(t *testing.T) {
+	g := newGround(t)
+	g.with("down.mjs", map[string]func(){
+		"stop": g.stop, "start": g.serve,
+		"kill":   func() { _ = g.daemon.Process.Kill(); _ = g.daemon.Wait() },
+		"revive": g.serve,
+		"update": func() { g.stop(); g.binary = g.other(); g.serve() },
+	})
+}
+
+// other builds the binary with another style sheet.
+func (g *ground) other() string {
+	g.Helper()
+	dir := g.TempDir()
+	css, err := filepath.Abs("../../web/page/assets/app.css")
+	if err != nil {
+		g.Fatal(err)
+	}
+	text, err := os.ReadFile(css)
+	if err != nil {
+		g.Fatal(err)
+	}
+	changed, overlay, binary := filepath.Join(dir, "app.css"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "tipstaff")
+	for name, text := range map[string][]byte{changed: append(text, '\n'), overlay: fmt.Appendf(nil, `{"Replace": {%q: %q}}`, css, changed)} {
+		if err := os.WriteFile(name, text, 0o644); err != nil {
+			g.Fatal(err)
+		}
+	}
+	build := exec.Command("go", "build", "-trimpath", "-overlay", overlay, "-ldflags", "-s -w", "-o", binary, "github.com/tipstaff/tipstaff/cmd/tipstaff")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		g.Fatalf("%v: %s", err, out)
+	}
+	return binary
+}
+
+func TestBrowserCut(t *testing.T) {
+	g := newGround(t)
+	g.write("steps.yaml", sleeping(12, "120ms"))
+	g.script("cut.mjs", "TIPSTAFF_PAGE=http://"+cutting(t, g.addr))
+}
+
+func TestBrowserSlow(t *testing.T) {
+	g := newGround(t)
+	g.write("long-steps.yaml", sleeping(60, "100ms"))
+	g.script("slow.mjs")
+}
+
+// cutting forwards connections, and breaks off each that carries a stream after its first event.
+func cutting(t *testing.T, to string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = client.Close() // the daemon is away
+				continue
+			}
+			go func() {
+				defer client.Close()
+				defer server.Close()
+				buf := make([]byte, 64<<10)
+				for {
+					n, err := client.Read(buf)
+					if err != nil {
+						return
+					}
+					if _, err := server.Write(buf[:n]); err != nil {
+						return
+					}
+				}
+			}()
+			go func() {
+				defer client.Close()
+				defer server.Close()
+				buf := make([]byte, 64<<10)
+				stream := false
+				for {
+					n, err := server.Read(buf)
+					if err != nil {
+						return
+					}
+					stream = stream || bytes.Contains(buf[:n], []byte("text/event-stream"))
+					if _, err := client.Write(buf[:n]); err != nil {
+						return
+					}
+					if stream && bytes.Contains(buf[:n], []byte("\n\n\r\n")) {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
