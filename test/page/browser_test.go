@@ -12,29 +12,8 @@ import (
 	"time"
 )
 
-const browserManifest = `
-allowed_effects: [read, idempotent]
-servers:
-  builtin:
-    tools:
-      sleep: {effect: read}
-`
-
-const browserGate = `
-kind: plan
-version: 1
-name: publish
-root: {id: ok, kind: gate, question: "Publish?"}
-`
-
-const browserLong = `
-kind: plan
-version: 1
-name: long
-root: {id: long, kind: tool_call, tool: "mcp://builtin/sleep@1.0.0", args: {duration: 5m}}
-`
-
-// ground is a daemon, a real process, that scripts in a browser look at.
+// ground is a daemon, a real process, over the files of testdata/ground. Scripts in a browser look
+// at it.
 type ground struct {
 	*testing.T
 	dir, addr, binary string
@@ -47,10 +26,8 @@ func newGround(t *testing.T) *ground {
 		t.Skip("make test-web tries the page in a browser")
 	}
 	g := &ground{T: t, dir: t.TempDir(), binary: os.Getenv("TIPSTAFF_BINARY")}
-	for name, text := range map[string]string{"tipstaff.yaml": browserManifest, "gate.yaml": browserGate, "long.yaml": browserLong} {
-		if err := os.WriteFile(filepath.Join(g.dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.CopyFS(g.dir, os.DirFS("testdata/ground")); err != nil {
+		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -142,7 +142,7 @@ func TestCostRowsAddUp(t *testing.T) {
 	}
 	for _, table := range tables {
 		sums, unknown := make([]int64, len(want)), false
-		for _, tr := range elements(table, func(n *html.Node) bool { return n.Data == "tr" && attr(n, "class") == "row" }) {
+		for _, tr := range elements(table, func(n *html.Node) bool { return n.Data == "tr" && attr(n, "class") == "whole" }) {
 			row := cells(tr)
 			for i := range sums {
 				n, err := strconv.ParseInt(strings.ReplaceAll(row[i], ",", ""), 10, 64)

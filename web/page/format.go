@@ -16,6 +16,7 @@ var funcs = template.FuncMap{
 	"text":    func(s string) string { return printed(s, 200) },
 	"prose":   func(s string) string { return tipstaff.PrintableProse(s) },
 	"short":   shortID,
+	"brief":   shortDigest,
 	"passage": passage,
 	"exact":   tipstaff.Printable,
 	"state":   stateOf,
@@ -24,7 +25,8 @@ var funcs = template.FuncMap{
 	"count":   thousands,
 	"clock":   func(t time.Time) clock { return clock{t} },
 	"query":   query,
-	"life":    drawLife,
+	"life":    func(l *tipstaff.Life) *lifeLine { return drawLife(l, lifeWidth) },
+	"whole":   func(l *tipstaff.Life) *lifeLine { return drawLife(l, lifeWhole) },
 	"driven":  driven,
 	"costOf":  costOf,
 	"nameOf":  nameOf,
@@ -90,6 +92,15 @@ func passage(s string) string {
 		lines[i] = strings.Join(cells, "\t")
 	}
 	return strings.Join(lines, "\n")
+}
+
+// shortDigest is enough of a digest to tell it from its neighbours.
+func shortDigest(s string) string {
+	kind, hex, found := strings.Cut(s, ":")
+	if !found || len(hex) <= 12 {
+		return printed(s, 200)
+	}
+	return printed(kind+":"+hex[:6]+"…"+hex[len(hex)-4:], 40)
 }
 
 // shortID is enough of an id to tell it from its neighbours.

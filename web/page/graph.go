@@ -325,6 +325,13 @@ func head(c Curve) string {
 	return fmt.Sprintf("M%d %dl-4 -7h8z", to.X, to.Y)
 }
 
+// overviewSide is the longest side of the overview of a large graph.
+const overviewSide = 180
+
+// OverWidth and OverHeight are those of the overview.
+func (d *drawnGraph) OverWidth() int  { return max(8, d.Width*overviewSide/max(d.Width, d.Height)) }
+func (d *drawnGraph) OverHeight() int { return max(8, d.Height*overviewSide/max(d.Width, d.Height)) }
+
 // Link is the address of its panel.
 func (n drawnNode) Link(run tipstaff.ID, at *atBar) string { return nodeLink(run, n.Path, at) }
 
@@ -341,8 +348,7 @@ func (n drawnNode) VisitsX() int { return n.X + n.W - 12 }
 func (n drawnNode) MidX() int    { return n.X + n.W/2 }
 func (n drawnNode) MidY() int    { return n.Y + n.H/2 }
 func (n drawnNode) Above() int   { return n.Y - 8 }
-func (n drawnNode) Beside() int  { return n.X + n.W + 6 }
-func (n drawnNode) TextY() int   { return n.Y + n.H/2 + 4 }
+func (n drawnNode) Below() int   { return n.Y + n.H + 11 }
 
 // Diamond is the mark of a question.
 func (n drawnNode) Diamond() string {

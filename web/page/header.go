@@ -165,12 +165,12 @@ func (s *Site) answers(method, address string) bool {
 // boundsOf are the bounds of a run as bars, those with a limit first.
 func boundsOf(r tipstaff.Run) (all []bound) {
 	for name, b := range r.Bounds {
-		one := bound{Name: words(name), Used: tipstaff.AmountText(name, b.Used)}
+		one := bound{Name: words(strings.TrimSuffix(name, "_usd")), Used: amount(name, b.Used)}
 		if b.Reserved > 0 {
-			one.Held = tipstaff.AmountText(name, b.Reserved)
+			one.Held = amount(name, b.Reserved)
 		}
 		if b.Limited {
-			one.Limit = tipstaff.AmountText(name, b.Limit)
+			one.Limit = amount(name, b.Limit)
 			one.Of = share(b.Used, b.Limit)
 			one.Reserved = min(1000-one.Of, share(b.Reserved, b.Limit))
 			if one.Of >= 800 {
@@ -192,6 +192,15 @@ func boundsOf(r tipstaff.Run) (all []bound) {
 		return -1
 	})
 	return all
+}
+
+// amount is an amount of a bound, numbers with their digits in groups.
+func amount(name string, n int64) string {
+	text := tipstaff.AmountText(name, n)
+	if strings.Trim(text, "0123456789") == "" {
+		return thousands(text)
+	}
+	return text
 }
 
 // share is a part of a whole in thousandths, at most all of it.

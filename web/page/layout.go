@@ -68,6 +68,7 @@ const (
 	nodeWidth  = 168
 	nodeHeight = 54
 	smallSide  = 28
+	smallSlot  = 84 // with the name below it
 	nodeGap    = 36 // between two boxes
 	lineGap    = 14 // beside a line that passes a rank
 	rankGap    = 58 // at least
@@ -171,7 +172,7 @@ func (l *layout) rank() {
 	for n, small := range l.Nodes {
 		l.items[n] = item{id: n, w: nodeWidth}
 		if small.Small {
-			l.items[n].w = smallSide
+			l.items[n].w = smallSlot
 		}
 		if waits[n] == 0 {
 			ready = append(ready, n)
@@ -399,7 +400,7 @@ func (l *layout) rows() {
 			}
 			box := Rect{l.x[i] - l.items[i].w/2, y, l.items[i].w, nodeHeight}
 			if l.Nodes[i].Small {
-				box.Y, box.H = y+(nodeHeight-smallSide)/2, smallSide
+				box = Rect{l.x[i] - smallSide/2, y + (nodeHeight-smallSide)/2, smallSide, smallSide}
 			}
 			l.out.Nodes[i] = box
 			up, down = ports(perNode[i], box, y, up, down)

@@ -4,8 +4,11 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
-// lifeWidth is that of a life line, in units of its drawing.
-const lifeWidth = 160
+// Widths of a life line: in a list, and above the views of a run.
+const (
+	lifeWidth = 160
+	lifeWhole = 480
+)
 
 // lifeLine is a life, drawn: what a run has survived at one glance.
 type lifeLine struct {
@@ -23,7 +26,7 @@ type lifePart struct {
 
 // drawLife places the segments of a life: driven time by its length, everything else by a
 // fixed width, so that a wait of days leaves room for the rest.
-func drawLife(l *tipstaff.Life) *lifeLine {
+func drawLife(l *tipstaff.Life, width int) *lifeLine {
 	if l == nil || len(l.Segments) == 0 {
 		return nil
 	}
@@ -38,7 +41,7 @@ func drawLife(l *tipstaff.Life) *lifeLine {
 			fixed += widthOf(s, gap, mark, dot)
 		}
 	}
-	line, room := &lifeLine{Name: l.String(), Width: max(lifeWidth, fixed)}, max(0, lifeWidth-fixed)
+	line, room := &lifeLine{Name: l.String(), Width: max(width, fixed)}, max(0, width-fixed)
 	x := 0
 	for _, s := range l.Segments {
 		p := lifePart{Kind: s.Kind, X: x}

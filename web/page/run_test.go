@@ -385,8 +385,8 @@ func TestBoundsAsBars(t *testing.T) {
 		got[b.Name] = [4]string{b.UsedPart(), b.HeldPart(), b.Class, b.Limit}
 	}
 	want := map[string][4]string{
-		"tokens": {"79.9%", "20.1%", "", "1000"}, "tool calls": {"80.0%", "0.0%", "waiting", "10"},
-		"model calls": {"100.0%", "0.0%", "refused", "4"}, "cost usd": {"0.0%", "0.0%", "", ""},
+		"tokens": {"79.9%", "20.1%", "", "1,000"}, "tool calls": {"80.0%", "0.0%", "waiting", "10"},
+		"model calls": {"100.0%", "0.0%", "refused", "4"}, "cost": {"0.0%", "0.0%", "", ""},
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

@@ -14,7 +14,7 @@ import (
 const (
 	timelineWidth  = 800
 	timelineLabels = 230 // for the names, at the left
-	timelineTop    = 44  // for breaks, marks and the axis
+	timelineTop    = 32  // for breaks, marks and the axis
 	timelineRow    = 24
 	timelineTicks  = 6
 	timelineName   = 26 // characters
@@ -42,7 +42,11 @@ type drawnTime struct {
 }
 
 // tick is a moment on the axis.
-type tick struct{ X, Text string }
+type tick struct {
+	X, Text string
+	At      time.Time
+	Form    string // how exactly it is told
+}
 
 // drawnBreak is a stretch in which nobody drove the run.
 type drawnBreak struct {
@@ -245,16 +249,16 @@ func ticks(t *tipstaff.Timeline) (all []tick) {
 	for i := range timelineTicks {
 		nearest = min(nearest, t.At(step*float64(i+1)).Sub(t.At(step*float64(i))))
 	}
-	format := "15:04:05"
+	format, form := "15:04:05", "second"
 	switch {
 	case t.To.Sub(t.From) > 24*time.Hour:
-		format = "2 Jan 15:04:05"
+		format, form = "2 Jan 15:04:05", "day"
 	case nearest < 2*time.Second:
-		format = "15:04:05.000"
+		format, form = "15:04:05.000", "millisecond"
 	}
 	for i := range timelineTicks {
 		x := step * float64(i)
-		all = append(all, tick{place(x), t.At(x).UTC().Format(format)})
+		all = append(all, tick{place(x), t.At(x).UTC().Format(format), t.At(x), form})
 	}
 	return all
 }

@@ -13,8 +13,9 @@ const run = promisify(execFile);
 
 // tipstaff runs the command in the workspace of the daemon.
 export const tipstaff = async (...args) => {
-  const { stdout } = await run(process.env.TIPSTAFF_BINARY, args, { cwd: process.env.TIPSTAFF_FOLDER });
-  return stdout.trim();
+  const running = run(process.env.TIPSTAFF_BINARY, args, { cwd: process.env.TIPSTAFF_FOLDER, maxBuffer: 1 << 26 });
+  running.child.stdin.end(); // nobody types
+  return (await running).stdout.trim();
 };
 
 // start begins a run in a process of its own, as a person at a terminal does.
@@ -31,7 +32,8 @@ export const until = async (what, done, limit = 20_000) => {
   for (const began = Date.now(); !(await done()); await new Promise((r) => setTimeout(r, 50))) check(Date.now() - began < limit, "in vain: " + what);
 };
 
-// scenario runs one in a browser of its own. away lets requests fail while the daemon is.
+// scenario runs one in a browser of its own. away lets requests fail while the daemon is, missing
+// lets a page be missing.
 export async function scenario(options, act) {
   const browser = await chromium.launch({ executablePath: process.env.TIPSTAFF_CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"] });
   const wrong = [];
@@ -41,7 +43,7 @@ export async function scenario(options, act) {
     const page = await context.newPage();
     page.on("pageerror", (e) => wrong.push("error: " + e.message));
     page.on("console", (m) => {
-      const lost = state.away && /ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|Failed to load resource/.test(m.text());
+      const lost = (state.away && /ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|Failed to load resource/.test(m.text())) || (state.missing && / 404 /.test(m.text()));
       if (["error", "warning"].includes(m.type()) && !lost) wrong.push("console: " + m.text());
     });
     page.on("request", (r) => new URL(r.url()).host === new URL(base).host || wrong.push("another host: " + r.url()));

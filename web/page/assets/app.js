@@ -7,3 +7,9 @@ import "./gate.js";
 
 remember();
 tellTimes();
+document.addEventListener("click", (e) => {
+  const id = e.target.closest?.("[data-copy]");
+  if (!id) return;
+  navigator.clipboard?.writeText(id.dataset.copy);
+  document.getElementById("say").textContent = "Copied.";
+});

@@ -54,8 +54,8 @@ const acts = {
   y: () => navigator.clipboard?.writeText(location.href),
   "[": () => follow("a[rel~=prev]"),
   "]": () => follow("a[rel~=next]"),
-  ".": () => document.querySelector("[data-actions] summary, [data-actions] button, [data-actions] a")?.focus(),
-  d: () => document.querySelector("[data-gate] button:not([disabled]), form.gate button:not([disabled])")?.focus(),
+  ".": () => document.querySelector(".run-actions :is(summary, button, a)")?.focus(),
+  d: () => document.querySelector("form.decide .actions button")?.focus(),
 };
 
 function pressed(e) {

@@ -13,10 +13,22 @@ function words(at) {
 }
 
 export function tellTimes(root = document) {
+  if (times !== "utc") {
+    for (const t of root.querySelectorAll("[data-tick]")) t.textContent = tick(new Date(t.dataset.tick), t.dataset.form);
+    for (const z of root.querySelectorAll("[data-zone]")) z.textContent = "those of " + Intl.DateTimeFormat().resolvedOptions().timeZone;
+  }
   for (const t of root.querySelectorAll("time[datetime]")) {
     const text = words(new Date(t.dateTime));
     if (t.textContent !== text) t.textContent = text;
   }
+}
+
+// tick is a moment of an axis, as exact as the server has told it, in the reader's zone.
+function tick(at, form) {
+  const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
+  if (form === "day") Object.assign(clock, { day: "numeric", month: "short" });
+  if (form === "millisecond") clock.fractionalSecondDigits = 3;
+  return new Intl.DateTimeFormat("en-GB", clock).format(at).replace(",", "");
 }
 
 // stopTimes keeps a page that is not live from looking as if it were.
