@@ -124,6 +124,14 @@ func ParseBound(name string, value any) (int64, error) {
 	return ParseRunBound(name, value)
 }
 
+// ParseRaise reads a bound that a fork sets anew, by the name that documents give it.
+func ParseRaise(field, value string) (int64, error) {
+	if field == BoundField(BoundCostUSD) {
+		return ParseBound(BoundCostUSD, value)
+	}
+	return strconv.ParseInt(value, 10, 64)
+}
+
 // ParseRunBound reads one value of the bounds of a run, which may have [BoundStages]
 // too.
 func ParseRunBound(name string, value any) (n int64, err error) {

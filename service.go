@@ -32,7 +32,8 @@ type Starter interface {
 	// Draft creates a run that begins with prose: a model drafts the plan, and a person
 	// accepts it.
 	Draft(context.Context, DraftRequest) (Started, error)
-	// Validate says what Start or Draft would say of a request. It creates nothing.
+	// Validate says what Start, Draft or Correct would say of a request. It makes no run and
+	// changes none.
 	Validate(context.Context, ValidateRequest) (Validated, error)
 }
 
@@ -195,11 +196,14 @@ type DraftRequest struct {
 	Bounds           Bounds `json:"bounds,omitempty"`
 }
 
-// ValidateRequest is a request that is looked at and not carried out: one of the two.
+// ValidateRequest is a request that is looked at and not carried out: one of the three.
 type ValidateRequest struct {
-	Start *StartRequest `json:"start,omitempty"`
-	Draft *DraftRequest `json:"draft,omitempty"`
-	Graph string        `json:"graph,omitempty"` // draw the pipeline, as mermaid or dot; "": do not
+	Start   *StartRequest   `json:"start,omitempty"`
+	Draft   *DraftRequest   `json:"draft,omitempty"`
+	Correct *CorrectRequest `json:"correct,omitempty"`
+	Graph   string          `json:"graph,omitempty"` // draw the pipeline, as mermaid or dot; "": do not
+	// Ask: inputs of a start that are missing are no problem, for they are still to be asked for.
+	Ask bool `json:"ask,omitempty"`
 }
 
 // Validated is what is known of a program before there is a run.
@@ -209,6 +213,10 @@ type Validated struct {
 	Warnings []Problem `json:"warnings,omitempty"` // of a program that can be run all the same
 	Bounds   Bounds    `json:"bounds,omitempty"`   // that a run of it would have
 	Graph    []byte    `json:"graph,omitempty"`
+	// Inputs are those that a plan takes, in the order of the document.
+	Inputs []SkillField `json:"inputs,omitempty"`
+	// Corrected is what a correction would mean for its run; nil: none was asked about.
+	Corrected *Corrected `json:"corrected,omitempty"`
 	// Turn is that of a turn, and Tools are those that its agent may use. The session of
 	// one that would begin another is known when it is started.
 	Turn  *TurnStatus `json:"turn,omitempty"`
@@ -478,6 +486,7 @@ type Corrected struct {
 	Program  Program  `json:"program"`
 	Revision int      `json:"revision"`          // its number; the program that a run starts with is 1
 	Outline  *Outline `json:"outline,omitempty"` // of the revised program
+	Changes  []Change `json:"changes,omitempty"` // node by node; nil: the run is of rules that record none
 	Classification
 }
 

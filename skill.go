@@ -41,7 +41,7 @@ type SkillInfo struct {
 	Published    bool               `json:"published,omitempty"` // it has no skill.yaml, and so no tools
 }
 
-// SkillField is an input that a skill takes or an output that it promises.
+// SkillField is an input that a skill or a plan takes, or an output that a skill promises.
 type SkillField struct {
 	Name     string          `json:"name"`
 	Required bool            `json:"required"`

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -130,12 +129,7 @@ func (o *forkOptions) request(run tipstaff.ID) (req tipstaff.ForkRequest, err er
 		return req, err
 	}
 	return req, assignments("raise", "n", o.raise, &req.Raise, func(_, name, value string) (n int64, err error) {
-		if name == "max_cost_usd" {
-			n, err = tipstaff.ParseBound(tipstaff.BoundCostUSD, value)
-		} else {
-			n, err = strconv.ParseInt(value, 10, 64)
-		}
-		if err != nil {
+		if n, err = tipstaff.ParseRaise(name, value); err != nil {
 			return 0, &usageError{message: fmt.Sprintf("--raise %s=%s is not a bound and an amount", name, value), hint: "write --raise max_iterations=5"}
 		}
 		return n, nil

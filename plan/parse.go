@@ -263,7 +263,7 @@ func (d *Document) decodeTurn(f *document.Fields) {
 
 // Codes of what can be wrong with the values of a caller.
 const (
-	codeInputMissing = "input_missing"
+	CodeInputMissing = "input_missing"
 	codeInputUnknown = "input_unknown"
 	codeInputInvalid = "input_invalid"
 )
@@ -303,7 +303,7 @@ func (d *Document) CheckInputs(given map[string]json.RawMessage) (json.RawMessag
 		case in.Default != nil:
 			all[in.Name] = in.Default
 		case in.Required:
-			ps.Add(codeInputMissing, document.Position{}, "inputs."+in.Name, "the plan needs the input %s", in.Name)
+			ps.Add(CodeInputMissing, document.Position{}, "inputs."+in.Name, "the plan needs the input %s", in.Name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {

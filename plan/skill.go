@@ -84,7 +84,7 @@ func (v *validator) handed(n *Node, takes map[string]bool, at document.Position)
 	}
 	for _, name := range slices.Sorted(maps.Keys(takes)) {
 		if takes[name] && given.Get(name) == nil {
-			v.add(codeInputMissing, at, n.Path, "%s needs the input %s", document.Brief(n.Skill), document.Brief(name))
+			v.add(CodeInputMissing, at, n.Path, "%s needs the input %s", document.Brief(n.Skill), document.Brief(name))
 		}
 	}
 }

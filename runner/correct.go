@@ -72,25 +72,11 @@ func (r *Runner) Correct(ctx context.Context, req tipstaff.CorrectRequest) (tips
 }
 
 func (r *Runner) correct(ctx context.Context, row flow.Row, req tipstaff.CorrectRequest) (none tipstaff.Corrected, err error) {
-	switch {
-	case tipstaff.State(row.State).Terminal():
-		return none, flow.ErrEnded
-	case strings.TrimSpace(req.Reason) == "":
+	if strings.TrimSpace(req.Reason) == "" {
 		return none, tipstaff.Errorf(tipstaff.InvalidArgument, "a correction needs a reason")
 	}
-	if _, err := r.Store.Load(ctx, row.ID); err != nil {
-		return none, err // what is corrected must be what was accepted
-	}
 	for {
-		p, err := openProgram(ctx, r.Store, row.ID)
-		if err != nil {
-			return none, err
-		}
-		own, err := correctable(p)
-		if err != nil {
-			return none, err
-		}
-		next, err := r.revise(ctx, own, req)
+		own, next, err := r.revised(ctx, row, req)
 		if err != nil {
 			return none, err
 		}
@@ -103,6 +89,41 @@ func (r *Runner) correct(ctx context.Context, row flow.Row, req tipstaff.Correct
 		}
 		return r.foretell(ctx, own, next, at)
 	}
+}
+
+// validateCorrection says what a correction would mean, and hands nothing in.
+func (r *Runner) validateCorrection(ctx context.Context, req tipstaff.CorrectRequest) (v tipstaff.Validated, err error) {
+	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, bringing(true))
+	if err != nil {
+		return v, err
+	}
+	own, next, err := r.revised(ctx, row, req)
+	if err != nil {
+		return v, explain(err, req.Run)
+	}
+	found, err := r.foretell(ctx, own, next, r.Now())
+	if err != nil {
+		return v, explain(err, req.Run)
+	}
+	return tipstaff.Validated{Program: found.Program, Outline: found.Outline, Bounds: next.Bounds, Corrected: &found}, nil
+}
+
+// revised is the plan of a run, and a program that is to take its place.
+func (r *Runner) revised(ctx context.Context, row flow.Row, req tipstaff.CorrectRequest) (own *planProgram, next correctionBody, err error) {
+	if tipstaff.State(row.State).Terminal() {
+		return nil, next, flow.ErrEnded
+	}
+	if _, err := r.Store.Load(ctx, row.ID); err != nil {
+		return nil, next, err // what is corrected must be what was accepted
+	}
+	p, err := openProgram(ctx, r.Store, row.ID)
+	if err == nil {
+		own, err = correctable(p)
+	}
+	if err == nil {
+		next, err = r.revise(ctx, own, req)
+	}
+	return own, next, err
 }
 
 // correctable is the plan of a run that takes corrections.
@@ -135,7 +156,7 @@ func (r *Runner) revise(ctx context.Context, p *planProgram, c tipstaff.CorrectR
 	if err != nil {
 		return correctionBody{}, err
 	}
-	made, err := r.prepareWith(ctx, req, had)
+	made, err := r.prepareWith(ctx, req, inputsTaken{had: had})
 	if invalid := coded(err); invalid != nil && errors.Is(err, errInvalid) { // what is wrong with the workspace keeps its own code
 		own := *invalid
 		own.Code = tipstaff.CorrectionInvalid
@@ -194,7 +215,7 @@ func (r *Runner) foretell(ctx context.Context, p *planProgram, b correctionBody,
 	if err != nil {
 		return none, err
 	}
-	found, _, _, err := p.compare(ctx, r.Store, p.segment.inForce().accepted(), next, events, at)
+	found, _, changes, err := p.compare(ctx, r.Store, p.segment.inForce().accepted(), next, events, at)
 	if err != nil {
 		return none, err
 	}
@@ -203,5 +224,5 @@ func (r *Runner) foretell(ctx context.Context, p *planProgram, b correctionBody,
 		return none, err
 	}
 	now := after.started()
-	return tipstaff.Corrected{Run: now.Run, Program: now.Program, Outline: now.Outline, Revision: next.Number, Classification: found}, nil
+	return tipstaff.Corrected{Run: now.Run, Program: now.Program, Outline: now.Outline, Revision: next.Number, Changes: changes, Classification: found}, nil
 }

@@ -62,15 +62,17 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 func (r *Runner) Validate(ctx context.Context, req tipstaff.ValidateRequest) (v tipstaff.Validated, err error) {
 	var p *prepared
 	switch {
-	case (req.Start == nil) == (req.Draft == nil):
-		return v, tipstaff.Errorf(tipstaff.InvalidArgument, "give what is to be started, or what a plan is to be drafted for")
+	case req.Correct != nil && req.Start == nil && req.Draft == nil:
+		return r.validateCorrection(ctx, *req.Correct)
+	case req.Correct != nil || (req.Start == nil) == (req.Draft == nil):
+		return v, tipstaff.Errorf(tipstaff.InvalidArgument, "give one of what is to be started, what a plan is to be drafted for, and a correction")
 	case req.Start != nil:
 		var start tipstaff.StartRequest
 		if err = mayValidate(ctx, req.Start.Hosting, req.Start.Presence, req.Start.AllowSubDispatch); err == nil {
 			start, err = r.located(*req.Start)
 		}
 		if err == nil {
-			p, err = r.prepare(ctx, start)
+			p, err = r.prepareWith(ctx, start, inputsTaken{missing: req.Ask})
 		}
 	default:
 		if err = mayValidate(ctx, req.Draft.Hosting, req.Draft.Presence, req.Draft.AllowSubDispatch); err == nil {
@@ -192,8 +194,13 @@ func (r *Runner) preparedUnder(m *workspace.Manifest) (*prepared, error) {
 // validated is what is known before there is a run.
 func (p *prepared) validated() tipstaff.Validated {
 	v := tipstaff.Validated{Program: p.text.described(), Outline: p.text.outline(p.resolver), Bounds: p.bounds}
-	if text, ok := p.text.(planText); ok && p.session != nil {
-		p.describe(text.Document, &v)
+	if text, ok := p.text.(planText); ok {
+		for _, in := range text.Inputs {
+			v.Inputs = append(v.Inputs, tipstaff.SkillField{Name: in.Name, Required: in.Required, Schema: in.Schema})
+		}
+		if p.session != nil {
+			p.describe(text.Document, &v)
+		}
 	}
 	v.Warnings = slices.Clone(p.warnings)
 	text, ok := p.text.(pipelineText)
@@ -209,12 +216,17 @@ func (p *prepared) validated() tipstaff.Validated {
 }
 
 func (r *Runner) prepare(ctx context.Context, req tipstaff.StartRequest) (*prepared, error) {
-	return r.prepareWith(ctx, req, nil)
+	return r.prepareWith(ctx, req, inputsTaken{})
 }
 
-// prepareWith is prepare for a program that takes, of the inputs that a run has had,
-// those that it declares; nil: it takes those of the request.
-func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, had json.RawMessage) (*prepared, error) {
+// inputsTaken says which inputs a program takes.
+type inputsTaken struct {
+	had     json.RawMessage // of those that a run has had, the ones that it declares; nil: those of the request
+	missing bool            // those that are not given may still come
+}
+
+// prepareWith is prepare for a program that takes its inputs otherwise.
+func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, take inputsTaken) (*prepared, error) {
 	var (
 		p   *prepared
 		err error
@@ -260,12 +272,16 @@ func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, had
 		}
 		p.text = planText{doc}
 	}
-	if had != nil {
-		if req.Inputs, err = declaredInputs(doc, had); err != nil {
+	if take.had != nil {
+		if req.Inputs, err = declaredInputs(doc, take.had); err != nil {
 			return nil, err
 		}
 	}
-	if p.inputs, problems = doc.CheckInputs(req.Inputs); len(problems) > 0 {
+	p.inputs, problems = doc.CheckInputs(req.Inputs)
+	if take.missing {
+		problems = slices.DeleteFunc(problems, func(p tipstaff.Problem) bool { return p.Code == plan.CodeInputMissing })
+	}
+	if len(problems) > 0 {
 		return nil, inputsRefused(req.Name, doc, problems)
 	}
 	if err := p.checkAnchor(req.Name, r.Workspace); err != nil {

@@ -388,8 +388,7 @@ func TestRunsAreDrivenOnThePage(t *testing.T) {
 	b := w.serves().browse(t)
 	first, second := a.parked("question.yaml").String(), a.parked("question.yaml").String()
 	w.Must(0, "decide", first, "root/ok", "approve")
-	gate := b.get("/ui/runs/" + first + "/gates/root%2Fok")
-	resume := gate.form(t, "/resume")
+	resume := b.get("/ui/runs/"+first+"/resume").form(t, "/resume")
 	if p := b.post(resume.to, resume.with()); p.status != http.StatusSeeOther || p.to != "/ui/runs/"+first {
 		t.Fatalf("resuming %s is answered %d, %s: %s", first, p.status, p.to, p.text())
 	}
@@ -401,7 +400,7 @@ func TestRunsAreDrivenOnThePage(t *testing.T) {
 		t.Errorf("another form is answered %d: %s", p.status, p.text())
 	}
 	path, page := b.opened(w, second)
-	fork := page.form(t, "/fork")
+	fork := b.get("/ui/runs/"+second+"/fork").form(t, "/fork")
 	if p := b.post(fork.to, fork.with("at", "nowhere")); p.status != http.StatusBadRequest {
 		t.Errorf("a fork from nowhere is answered %d: %s", p.status, p.text())
 	}
@@ -415,7 +414,7 @@ func TestRunsAreDrivenOnThePage(t *testing.T) {
 	if p := b.post(fork.to, fork.with("at", "4")); p.to != forked.to {
 		t.Errorf("the same form again makes %s beside %s", p.to, forked.to)
 	}
-	open, cancel := page.form(t, "/decision"), page.form(t, "/cancel")
+	open, cancel := page.form(t, "/decision"), b.get("/ui/runs/"+second+"/cancel").form(t, "/cancel")
 	if cancel.fields.Get("mode") != "graceful" {
 		t.Errorf("cancelling is prepared as %v", cancel.fields)
 	}

@@ -3,6 +3,7 @@ package page
 import (
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -63,6 +64,12 @@ func (b *atBar) To(seq int64) string {
 		return b.Path
 	}
 	return b.Path + "?" + q.Encode()
+}
+
+// Fork is the address that forks the run at this record.
+func (b *atBar) Fork() string {
+	parts := strings.SplitN(b.Path, "/", 5) // /ui/runs/{run}/…
+	return strings.Join(parts[:4], "/") + "/fork?" + query("at", b.Text())
 }
 
 // Before and After are the records beside this one; 0: there is none.

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"crypto/rand"
 	"fmt"
 	"html/template"
 	"strings"
@@ -34,9 +33,8 @@ var funcs = template.FuncMap{
 	"most":    most,
 	"more":    func(all []tipstaff.ID, n int) int { return len(all) - n },
 	"talks":   talks, "sessionAt": sessionAddress,
-	"newKey": rand.Text,
 	"span":   func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) },
-	"act":    actionsOf,
+	"actsOf": actionsOf,
 	"dict":   func(pairs ...any) map[string]any { return pairsOf(pairs) },
 }
 

@@ -11,13 +11,10 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
-// gatePages show gates, and what can be done with a run.
+// gatePages show gates.
 var gatePages = pages{
 	"GET /ui/runs/{run}/gates/{gate}":           (*view).gate,
 	"POST /ui/runs/{run}/gates/{gate}/decision": (*view).decide,
-	"POST /ui/runs/{run}/resume":                (*view).resume,
-	"POST /ui/runs/{run}/cancel":                (*view).cancel,
-	"POST /ui/runs/{run}/fork":                  (*view).fork,
 }
 
 // gatePage is one gate, open or closed.
@@ -43,6 +40,15 @@ type sent struct {
 	Action            string
 	Field             string // that is wrong; "": none of them
 	Typed             []typedField
+	Problems          []tipstaff.Problem
+}
+
+// Of is what is wrong with a field; "": nothing is.
+func (s *sent) Of(field string) string {
+	if s == nil || s.Field != field {
+		return ""
+	}
+	return s.Text
 }
 
 // subjectRow is a line of a subject, or a block of somebody's text.

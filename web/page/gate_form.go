@@ -33,10 +33,16 @@ type gateAction struct {
 // field is one that an action takes its answer from.
 type field struct {
 	Name, Label, Hint string
-	Kind              string // text, number, amount, json, boolean, choice
+	Kind              string // text, line, number, amount, json, program, file, boolean, choice
 	Options           []string
-	Empty             bool // an empty text may be meant
+	List              []choice // what can be typed, for a line
+	Empty             bool     // an empty text may be meant
+	Group             string   // of fields that belong together; "": none
+	Now               string   // what it is about to change
 }
+
+// choice is something that can be typed, and what it means.
+type choice struct{ Value, Text string }
 
 // typedField is something that was typed, under its name.
 type typedField struct{ Name, Text string }

@@ -3,6 +3,7 @@ package page
 import (
 	"crypto/subtle"
 	"net/http"
+	"strings"
 )
 
 // policy lets a page load what comes from here, and nothing else; scripts cannot make markup
@@ -39,7 +40,11 @@ func (v *view) checkForm(signed bool) error {
 		return foreign
 	}
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
-	if err := v.r.ParseForm(); err != nil {
+	read := v.r.ParseForm
+	if strings.HasPrefix(v.r.Header.Get("Content-Type"), "multipart/form-data") {
+		read = func() error { return v.r.ParseMultipartForm(maxForm) } // all of it is kept in memory
+	}
+	if err := read(); err != nil {
 		return &problem{status: http.StatusBadRequest, title: "The form cannot be read", text: "It may be larger than 4 MiB, or not encoded as forms are."}
 	}
 	if !signed {

@@ -32,8 +32,9 @@ type nodePage struct {
 	Output   string
 	Failure  string // why it failed, in a line
 	Below    tree
-	Talk     bool // its conversation has a page
-	Journal  bool // its records do
+	Talk     bool  // its conversation has a page
+	Journal  bool  // its records do
+	Before   int64 // the last record before it; 0: there is none
 }
 
 // nodeCall is a call, a step, a visit of a stage or a gate.
@@ -133,7 +134,15 @@ func (p *nodePage) read(f *fold) error {
 	}
 	if chosen != nil {
 		c := callOf(p.run.ID, chosen)
-		p.Chosen = &c
+		p.Chosen, p.Before = &c, c.First-1
+		return nil
+	}
+	for _, r := range rowsBelow(rows, at) { // what it consists of
+		for _, s := range r.Spans() {
+			if p.Before == 0 || s.First <= p.Before {
+				p.Before = s.First - 1
+			}
+		}
 	}
 	return nil
 }

@@ -255,7 +255,7 @@ func TestMomentsStopWhereTheySay(t *testing.T) {
 	for _, a := range find(find(root, class("at"))[0], func(n *html.Node) bool { return n.Data == "a" }) {
 		links[textOf(a)] = attr(a, "href")
 	}
-	want := map[string]string{"First": visitor.run + "?at=1", "Previous": visitor.run + "?at=3", "Next": visitor.run + "?at=5", "Now": visitor.run}
+	want := map[string]string{"First": visitor.run + "?at=1", "Previous": visitor.run + "?at=3", "Next": visitor.run + "?at=5", "Now": visitor.run, "Fork from here…": visitor.run + "/fork?at=4"}
 	if !maps.Equal(links, want) {
 		t.Errorf("the bar leads to %v, want %v", links, want)
 	}

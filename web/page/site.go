@@ -57,7 +57,7 @@ func New(control tipstaff.Control, o Options) *Site {
 	for pattern, do := range open {
 		s.handle(pattern, do, false)
 	}
-	for _, pages := range []pages{framePages, runPages, gatePages, recordPages, kinPages} {
+	for _, pages := range []pages{framePages, runPages, gatePages, recordPages, kinPages, actPages(), newPages} {
 		for pattern, do := range pages {
 			s.handle(pattern, do, true)
 		}

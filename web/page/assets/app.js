@@ -4,6 +4,7 @@ import { tellTimes } from "./times.js";
 import "./stream.js";
 import "./keys.js";
 import "./gate.js";
+import "./dialog.js";
 
 remember();
 tellTimes();
