@@ -57,6 +57,13 @@ func (s *streams) enter(of *session) (leave func(), err error) {
 	}, nil
 }
 
+// count is how many there are.
+func (s *streams) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all
+}
+
 // live is one tab that follows a page. It holds the newest version of each part and no queue:
 // who reads slowly skips versions, keeps nobody waiting, and arrives at the last one.
 type live struct {
