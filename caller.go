@@ -7,6 +7,8 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"slices"
+	"sync/atomic"
+	"time"
 )
 
 // Caller is on whose behalf a Service method is called.
@@ -96,7 +98,30 @@ type knownToken struct {
 // Bearer is who bears a token, and can sign in its name.
 type Bearer struct {
 	Caller
-	key []byte
+	key  []byte
+	used *atomic.Int64 // when the token was used last, in Unix nanoseconds; shared by all its bearers
+}
+
+// Used notes that somebody has come with the token.
+func (b Bearer) Used(now time.Time) { b.used.Store(now.UnixNano()) }
+
+// TokenUse is what can be told of a token without its secret.
+type TokenUse struct {
+	User   string
+	Scopes []string
+	Last   time.Time // zero: not since this process has started
+}
+
+// Uses are all tokens, in their order.
+func (t *Tokens) Uses() (all []TokenUse) {
+	for _, k := range t.known {
+		one := TokenUse{User: k.bearer.User, Scopes: slices.Clone(k.bearer.Scopes)}
+		if at := k.bearer.used.Load(); at != 0 {
+			one.Last = time.Unix(0, at)
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // MAC authenticates a message in the name of the token: whoever has it not, or another of
@@ -119,7 +144,7 @@ func NewTokens(tokens ...Token) (*Tokens, error) {
 		if err != nil {
 			return nil, err
 		}
-		k := knownToken{sum: sha256.Sum256([]byte(token.Secret)), bearer: Bearer{key: key, Caller: Caller{User: token.User, Principal: "token:" + token.User, Scopes: token.Scopes}}}
+		k := knownToken{sum: sha256.Sum256([]byte(token.Secret)), bearer: Bearer{key: key, used: new(atomic.Int64), Caller: Caller{User: token.User, Principal: "token:" + token.User, Scopes: token.Scopes}}}
 		if token.Scopes == nil {
 			k.bearer.Scopes = DefaultScopes()
 		}
@@ -152,7 +177,9 @@ func (t *Tokens) Bearer(surface, secret string) (Bearer, bool) {
 	if found < 0 {
 		return Bearer{}, false
 	}
-	return t.known[found].bearer.on(surface), true
+	b := t.known[found].bearer.on(surface)
+	b.Used(time.Now())
+	return b, true
 }
 
 // BearersOf are the bearers of a user's tokens, on a surface.

@@ -65,14 +65,26 @@ type MemoryItem struct {
 	Accesses   int64     `json:"accesses"`
 	Citations  int64     `json:"citations"`
 	Forgotten  bool      `json:"forgotten,omitempty"`
-	// Score is what it is worth now, in 10⁻⁹. Lists leave it out.
-	Score Billionths `json:"score,omitempty"`
+	// Score is what it is worth now, in 10⁻⁹, and Factors are what that was made of, from 0
+	// to 1 each. Lists leave both out unless they are asked for.
+	Score   Billionths     `json:"score,omitempty"`
+	Factors *MemoryFactors `json:"factors,omitempty"`
+}
+
+// MemoryFactors are what the score of an item is made of, before the weights.
+type MemoryFactors struct {
+	R Billionths `json:"R"` // recency
+	A Billionths `json:"A"` // accesses
+	C Billionths `json:"C"` // citations
+	D Billionths `json:"D"` // declared importance
 }
 
 // MemoryQuery selects items.
 type MemoryQuery struct {
 	Type  string // "": all
 	Limit int    // 0: all
+	// Scored has each item tell its score and the factors of it.
+	Scored bool
 }
 
 // RecallRequest says what is to be done. Items that share one of these, or that
@@ -117,6 +129,9 @@ type MemoryRecord struct {
 	Run  ID     // whose event or end it tells of; zero: none
 	Text string // what it says, for people
 	Raw  []byte // the bytes as stored
+	// Weights are those in force after a record that says what was learned; nil: it says
+	// something else.
+	Weights *MemoryWeights
 }
 
 // MemoryReport is what a rebuild found.

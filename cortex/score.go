@@ -38,6 +38,18 @@ func (s Standing) Factors(now time.Time) Factors {
 	}
 }
 
+// Named is the same with names.
+func (f Factors) Named() *tipstaff.MemoryFactors {
+	b := func(i int) tipstaff.Billionths { return tipstaff.Billionths(f[i]) }
+	return &tipstaff.MemoryFactors{R: b(recency), A: b(accesses), C: b(citations), D: b(declared)}
+}
+
+// Rate has an item tell what it is worth, and why.
+func (w Weights) Rate(m *tipstaff.MemoryItem, now time.Time) {
+	s := StandingOf(m)
+	m.Score, m.Factors = w.Score(s, now), s.Factors(now).Named()
+}
+
 // pinnedScore is the least that a pinned item is worth.
 const pinnedScore = 7 * One / 10
 

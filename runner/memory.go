@@ -41,6 +41,13 @@ func (m Memory) Items(ctx context.Context, q tipstaff.MemoryQuery) ([]tipstaff.M
 		return nil, err
 	}
 	items, err := m.store().MemoryItems(ctx, q)
+	if err != nil || !q.Scored {
+		return items, explain(err, tipstaff.ID{})
+	}
+	w, err := m.store().MemoryWeights(ctx)
+	for i := range items {
+		w.Rate(&items[i], m.Now())
+	}
 	return items, explain(err, tipstaff.ID{})
 }
 
@@ -65,7 +72,7 @@ func (m Memory) Item(ctx context.Context, item string) (tipstaff.MemoryItem, err
 		return tipstaff.MemoryItem{}, noSuchItem(u)
 	}
 	w, err := m.store().MemoryWeights(ctx)
-	found.Score = w.Score(cortex.StandingOf(&found), m.Now())
+	w.Rate(&found, m.Now())
 	return found, explain(err, tipstaff.ID{})
 }
 
@@ -106,7 +113,7 @@ func (m Memory) Log(ctx context.Context, after int64) iter.Seq2[tipstaff.MemoryR
 					if !yield(tipstaff.MemoryRecord{}, err) {
 						return
 					}
-				} else if !yield(tipstaff.MemoryRecord{Seq: r.Seq, Kind: r.Kind(), At: r.At, Run: idOf(r.Run), Text: r.String(), Raw: s.Bytes}, nil) {
+				} else if !yield(told(&r, s.Bytes), nil) {
 					return
 				}
 				after = s.Seq
@@ -116,6 +123,16 @@ func (m Memory) Log(ctx context.Context, after int64) iter.Seq2[tipstaff.MemoryR
 			}
 		}
 	}
+}
+
+// told is a record of the log for those who read it.
+func told(r *cortex.Record, raw []byte) tipstaff.MemoryRecord {
+	t := tipstaff.MemoryRecord{Seq: r.Seq, Kind: r.Kind(), At: r.At, Run: idOf(r.Run), Text: r.String(), Raw: raw}
+	if learned, ok := r.Body.(*cortex.LearnWeights); ok {
+		w := learned.New.Named()
+		t.Weights = &w
+	}
+	return t
 }
 
 // Remember implements [tipstaff.Memory].

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 
@@ -81,7 +82,8 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	seen := web.Options{Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace),
 		MCP: opened.controlPlane(log, false).Handler()}
 	if !o.NoPage {
-		seen.Page = page.New(opened.control(), page.Options{Tokens: tokens, Version: version, Status: web.Status, Export: runner.Export, Log: log})
+		seen.Page = page.New(opened.control(), page.Options{Tokens: tokens, Version: version, Status: web.Status, Export: runner.Export, Log: log,
+			Daemon: opened.daemon(time.Now(), config.MaxDriving), Tools: opened.runner.Tools(), Memory: opened.Memory()})
 		told.Page = pageOf(seen.Page, &told, tokens)
 	}
 	site := opened.site(seen)
@@ -148,6 +150,24 @@ func bind(flag, addr string) (net.Listener, string, error) {
 		return l, "unix:" + l.Addr().String(), nil
 	}
 	return l, l.Addr().String(), nil
+}
+
+// daemon tells of this process to whoever looks at its page.
+func (s *session) daemon(started time.Time, places int) func(context.Context) (page.Daemon, error) {
+	return func(ctx context.Context) (page.Daemon, error) {
+		d := page.Daemon{Started: started, Store: s.dir, Keys: s.store.Keys(), Places: places}
+		d.Driving, d.Queued = s.runner.Load()
+		keys, err := s.store.PublicKeys(ctx)
+		for _, k := range keys {
+			d.Trusted = append(d.Trusted, k.ID().String())
+		}
+		for _, name := range []string{"tipstaff.db", "tipstaff.db-wal"} {
+			if info, err := os.Stat(filepath.Join(s.dir, name)); err == nil {
+				d.Size += info.Size()
+			}
+		}
+		return d, err
+	}
 }
 
 // site is the HTTP server of a session, with counters of what it and the runner do.

@@ -66,10 +66,11 @@ type Bed struct {
 	// Answers is that with calls of tools and all else. nil: Says.
 	Answers func(agent.Request) agent.Response
 
-	life   int
-	store  *sqlite.Store
-	stop   context.CancelCauseFunc
-	Server *web.Server
+	life    int
+	started time.Time
+	store   *sqlite.Store
+	stop    context.CancelCauseFunc
+	Server  *web.Server
 }
 
 // New opens a bed; with changes what it stands on before.
@@ -104,6 +105,7 @@ func (b *Bed) Write(name, text string) {
 // Open starts the server, as New does.
 func (b *Bed) Open() {
 	b.life++
+	b.started = time.Now()
 	life := fmt.Sprint(b.life)
 	alive := func(o flow.Owner) bool { return o.Boot == life }
 	stored := &sqlite.Options{UserKey: true}
@@ -115,7 +117,7 @@ func (b *Bed) Open() {
 	ctx, stop := context.WithCancelCause(context.Background())
 	b.store, b.stop = store, stop
 	b.Runner = runner.New(runner.Config{
-		Store: store, Workers: store, Keys: store.Keys(), Workspace: b.Dir, Origin: "daemon",
+		Store: store, Workers: store, Memory: store, Keys: store.Keys(), Workspace: b.Dir, Origin: "daemon",
 		Trusted: func() ([]journal.PublicKey, error) { return store.PublicKeys(context.Background()) },
 		Servers: func(m *workspace.Manifest, dir string, env []string) map[string]tool.Server {
 			c, _ := m.Server("builtin")
@@ -148,7 +150,8 @@ func (b *Bed) Open() {
 	if b.Page {
 		seen := control
 		seen.Now = func() time.Time { return time.Now().Add(time.Duration(b.Ahead.Load())) }
-		o.Page = page.New(seen, page.Options{Tokens: tokens, Version: "test", Status: web.Status, Export: runner.Export, Log: log})
+		o.Page = page.New(seen, page.Options{Tokens: tokens, Version: "test", Status: web.Status, Export: runner.Export, Log: log,
+			Daemon: b.daemon, Tools: b.Runner.Tools(), Memory: runner.Memory{Runner: b.Runner}})
 	}
 	b.Server = web.New(control, o)
 	listen := "127.0.0.1:0"
@@ -165,6 +168,17 @@ func (b *Bed) Open() {
 			b.Error(err)
 		}
 	}()
+}
+
+// daemon is what the process tells of itself.
+func (b *Bed) daemon(ctx context.Context) (page.Daemon, error) {
+	d := page.Daemon{Started: b.started, Store: b.Dir, Keys: b.store.Keys(), Places: b.Places}
+	d.Driving, d.Queued = b.Runner.Load()
+	keys, err := b.store.PublicKeys(ctx)
+	for _, k := range keys {
+		d.Trusted = append(d.Trusted, k.ID().String())
+	}
+	return d, err
 }
 
 // Control is what surfaces ask.

@@ -32,7 +32,7 @@ var funcs = template.FuncMap{
 	"words":   words,
 	"most":    most,
 	"more":    func(all []tipstaff.ID, n int) int { return len(all) - n },
-	"talks":   talks, "sessionAt": sessionAddress,
+	"talks":   talks, "sessionAt": sessionAddress, "memoryAt": memoryAddress,
 	"span":   func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) },
 	"actsOf": actionsOf,
 	"dict":   func(pairs ...any) map[string]any { return pairsOf(pairs) },

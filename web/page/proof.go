@@ -38,13 +38,14 @@ func (b *busy) begin(s *session) (done func(), ok bool) {
 }
 
 func stillProving() error {
-	return &problem{status: http.StatusTooManyRequests, title: "One proof at a time", text: "Another verification or download of this session is still under way. Wait until it has ended."}
+	return &problem{status: http.StatusTooManyRequests, title: "One check at a time", text: "Another verification, check or download of this session is still under way. Wait until it has ended."}
 }
 
 // proofPage is what there is to prove of a run and, once it was asked for, what was found.
 type proofPage struct {
 	aboutRun
-	User, Executor string // ids of the keys that the run publishes
+	User, Executor string   // ids of the keys that the run publishes
+	Trusted        []string // ids of those that verifications believe
 	Report         *tipstaff.Report
 	CanExport      bool
 }
@@ -64,6 +65,11 @@ func (v *view) proofOf() (page proofPage, err error) {
 		return page, err
 	}
 	page = proofPage{aboutRun: v.about(run), CanExport: v.s.o.Export != nil}
+	daemon, err := v.s.o.Daemon(v.ctx())
+	if err != nil {
+		return page, err
+	}
+	page.Trusted = daemon.Trusted
 	first, err := v.block(run.ID, 0, 1)
 	if err != nil {
 		return page, err

@@ -86,6 +86,7 @@ func parseSession(tokens *tipstaff.Tokens, cookie string, now time.Time) *sessio
 		if hmac.Equal(b.MAC("page session", message), mac) && now.Before(s.expires) {
 			s.Bearer = b
 			s.Client = client
+			b.Used(now)
 			return s
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -51,14 +52,62 @@ func (l look) Chosen(name, value string) bool {
 	return map[string]string{"theme": l.Theme, "times": l.Times, "density": l.Density, "keys": l.Keys, "notify": l.Notify}[name] == value
 }
 
-func (v *view) settings() error {
-	return v.show("settings", "Settings", settingsPage{Choices: choices, Version: v.s.o.Version, Saved: v.r.FormValue("saved") != ""})
+// Daemon is what the process that serves a page tells of itself.
+type Daemon struct {
+	Started         time.Time
+	Store           string // where its runs are kept
+	Size            int64  // of the database, in bytes
+	Keys            tipstaff.RunKeys
+	Trusted         []string // ids of the keys that verifications believe
+	Driving, Queued int      // runs
+	Places          int      // runs that are driven at once; 0: as many as there are
 }
 
+// settingsPage is what somebody has chosen, who that is, and what serves the page.
 type settingsPage struct {
 	Choices any
-	Version string
 	Saved   bool
+	Ends    time.Time // of the session
+	Version string
+	Daemon
+	Streams, StreamsMost int
+	FormMost             int64
+	Tokens               []tipstaff.TokenUse // nil: not for this person
+}
+
+// Up is how long the process has served.
+func (p settingsPage) Up(now time.Time) time.Duration { return now.Sub(p.Started) }
+
+func (v *view) settings() error {
+	daemon, err := v.s.o.Daemon(v.ctx())
+	if err != nil {
+		return err
+	}
+	page := settingsPage{Choices: choices, Saved: v.r.FormValue("saved") != "", Ends: v.signed.expires, Version: v.s.o.Version, Daemon: daemon, Streams: v.s.streams.count(), StreamsMost: streamsInAll, FormMost: maxForm}
+	if v.signed.May(tipstaff.ScopeAdmin) {
+		page.Tokens = v.s.o.Tokens.Uses()
+	}
+	return v.show("settings", "Settings", page)
+}
+
+// waiting tells a script what waits for this person: no more than a notification may show.
+func (v *view) waiting() error {
+	inbox, err := v.s.control.Runs.Inbox(v.ctx(), tipstaff.InboxRequest{Limit: 50})
+	if err != nil {
+		return err
+	}
+	type gate struct {
+		Kind  string `json:"kind"`
+		Title string `json:"title"`
+		At    string `json:"at"` // its address
+	}
+	all := map[string]gate{}
+	for _, g := range inbox.Gates {
+		id := g.Gate.ID.String()
+		all[id] = gate{words(string(g.Gate.Kind)), printed(g.Title, 120), "/ui/runs/" + g.Run.String() + "/gates/" + id}
+	}
+	v.w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(v.w).Encode(all)
 }
 
 // set keeps the choices.

@@ -13,7 +13,8 @@ import (
 // maxForm is how large a form may be.
 const maxForm = 4 << 20
 
-// Options are what a page works with besides the control plane. Tokens is required.
+// Options are what a page works with besides the control plane. Tokens, Daemon, Tools and
+// Memory are required.
 type Options struct {
 	Tokens  *tipstaff.Tokens
 	Version string
@@ -21,6 +22,11 @@ type Options struct {
 	Status func(tipstaff.Code) int
 	// Export writes a run to a new folder that verifies on its own. nil: exports are not offered.
 	Export func(ctx context.Context, runs tipstaff.Service, run tipstaff.ID, dir string) error
+	// Daemon is what this process tells of itself.
+	Daemon func(context.Context) (Daemon, error)
+	// Tools and Memory are those of the workspace. The page changes neither.
+	Tools  tipstaff.Tools
+	Memory tipstaff.Memory
 	// Log is told of what failed. nil: nobody is.
 	Log *slog.Logger
 }
@@ -57,7 +63,7 @@ func New(control tipstaff.Control, o Options) *Site {
 	for pattern, do := range open {
 		s.handle(pattern, do, false)
 	}
-	for _, pages := range []pages{framePages, runPages, gatePages, recordPages, kinPages, actPages(), newPages} {
+	for _, pages := range []pages{framePages, runPages, gatePages, recordPages, kinPages, actPages(), newPages, toolPages, memoryPages} {
 		for pattern, do := range pages {
 			s.handle(pattern, do, true)
 		}
@@ -81,6 +87,7 @@ var (
 		"GET /ui/settings":  (*view).settings,
 		"POST /ui/settings": (*view).set,
 		"GET /ui/whoami":    (*view).whoami,
+		"GET /ui/waiting":   (*view).waiting,
 		"GET /ui/stream":    (*view).stream,
 		"GET /ui/":          (*view).missing,
 	}

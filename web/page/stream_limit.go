@@ -38,3 +38,10 @@ func (s *streams) enter(of *session) (leave func(), err error) {
 		}
 	}, nil
 }
+
+// count is how many there are.
+func (s *streams) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all
+}

@@ -1,8 +1,12 @@
 // Puts finished parts in place. Markup comes from the server alone: this is the one file that
-// makes elements of text, and the text is that of a response of /ui.
+// makes elements of text, and the text is that of a response of /ui. The one script that may
+// be started besides those of the page is the verifier beside this file.
 import { tellTimes } from "./times.js";
 
-const trust = globalThis.trustedTypes?.createPolicy("tipstaff", { createHTML: (text) => text }) ?? { createHTML: (text) => text };
+const verifier = new URL("verify.js", import.meta.url).href;
+const rules = { createHTML: (text) => text, createScriptURL: () => verifier };
+const trust = globalThis.trustedTypes?.createPolicy("tipstaff", rules) ?? rules;
+export const startVerifier = () => new Worker(trust.createScriptURL(verifier), { type: "module" });
 const served = new WeakMap(); // elements with a key, and the markup they were made of
 const latest = new Map(); // of each part, what it is to show
 let waiting = false; // something in use was left as it was
