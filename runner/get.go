@@ -259,7 +259,8 @@ func (r *Runner) Artifact(ctx context.Context, run tipstaff.ID, digest string) (
 	if _, err := journal.ParseHash(digest); err != nil {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not a digest", digest)
 	}
-	for kept := visibleTo(ctx) == ""; !kept; {
+	// Who has all the files of the store at hand need not go by a run that refers to one.
+	for kept := tipstaff.CallerFrom(ctx).Trusted(); !kept; {
 		if kept, err = r.Store.Keeps(ctx, row.ID, digest); !kept && err == nil {
 			if row.Base == "" {
 				return nil, tipstaff.Errorf(tipstaff.ArtifactNotFound, "run %s has no artifact %s", run, digest)

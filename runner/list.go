@@ -76,6 +76,9 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 		page.Runs = append(page.Runs, run)
 		return true
 	})
+	if err == nil && len(page.Runs) == 0 && req.Session != "" {
+		err = r.ownSession(ctx, req.Session)
+	}
 	if err == nil && page.Next.IsZero() {
 		err = r.countStrays(ctx, &page)
 	}
@@ -209,4 +212,13 @@ func (r *Runner) countStrays(ctx context.Context, page *tipstaff.RunPage) error 
 		return explain(err, tipstaff.ID{})
 	}
 	return nil
+}
+
+// ownSession refuses a conversation that there is, and that is none of the caller's.
+func (r *Runner) ownSession(ctx context.Context, session string) error {
+	rows, err := r.Store.Runs(ctx, flow.Query{Session: session, Limit: 1})
+	if err == nil && len(rows) == 1 && visibleTo(ctx) != "" && rows[0].User != visibleTo(ctx) {
+		return tipstaff.Errorf(tipstaff.Forbidden, "the session %s belongs to another user", session)
+	}
+	return err
 }

@@ -60,6 +60,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if err != nil {
 		return err
 	}
+	tokens.Now = time.Now
 	library, err := openLibrary(o.Pipelines, o.DefaultPipeline)
 	if err != nil {
 		return err

@@ -142,6 +142,7 @@ func (b *Bed) Open() {
 	if err != nil {
 		b.Fatal(err)
 	}
+	tokens.Now = time.Now
 	control := b.Control()
 	log := slog.New(slog.NewTextHandler(b.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	o := web.Options{Tokens: tokens, Hosts: []string{"box.example"}, Folders: []string{b.Dir}, Load: b.Runner.Load,

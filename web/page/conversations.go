@@ -61,7 +61,7 @@ func (v *view) conversation() error {
 		return err
 	}
 	if len(found.Runs) == 0 || page.Session == "" {
-		return &problem{status: http.StatusNotFound, title: "There is no such conversation", text: "It may be somebody else's, or the address is mistyped."}
+		return &problem{status: http.StatusNotFound, title: "There is no such conversation", text: "The address may be mistyped."}
 	}
 	page.Earlier, page.Opening = found.Next, found.Runs[0].Turn.Opening
 	for _, r := range slices.Backward(found.Runs) {

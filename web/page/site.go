@@ -13,8 +13,8 @@ import (
 // maxForm is how large a form may be.
 const maxForm = 4 << 20
 
-// Options are what a page works with besides the control plane. Tokens, Daemon, Tools and
-// Memory are required.
+// Options are what a page works with besides the control plane. Tokens, Tools and Memory are
+// required.
 type Options struct {
 	Tokens  *tipstaff.Tokens
 	Version string
@@ -22,7 +22,7 @@ type Options struct {
 	Status func(tipstaff.Code) int
 	// Export writes a run to a new folder that verifies on its own. nil: exports are not offered.
 	Export func(ctx context.Context, runs tipstaff.Service, run tipstaff.ID, dir string) error
-	// Daemon is what this process tells of itself.
+	// Daemon is what this process tells of itself. nil: nothing.
 	Daemon func(context.Context) (Daemon, error)
 	// Tools and Memory are those of the workspace. The page changes neither.
 	Tools  tipstaff.Tools
@@ -54,6 +54,9 @@ func New(control tipstaff.Control, o Options) *Site {
 	}
 	if o.Status == nil {
 		o.Status = func(tipstaff.Code) int { return http.StatusInternalServerError }
+	}
+	if o.Daemon == nil {
+		o.Daemon = func(context.Context) (Daemon, error) { return Daemon{}, nil }
 	}
 	s := &Site{control: control, o: o, mux: http.NewServeMux(), signins: newSignins(), folds: newFolds(control.Runs), cross: http.NewCrossOriginProtection(), now: control.Now}
 	if s.now == nil {
