@@ -50,7 +50,9 @@ func TestBrowserStream(t *testing.T) {
 	g := newGround(t)
 	g.write("steps.yaml", sleeping(12, "120ms"))
 	g.write("long-steps.yaml", sleeping(40, "100ms"))
-	g.script("stream.mjs")
+	for _, name := range []string{"stream.mjs", "keep.mjs", "over.mjs"} {
+		g.script(name)
+	}
 }
 
 func TestBrowserTabs(t *testing.T) { newGround(t).script("tabs.mjs") }
@@ -95,6 +97,9 @@ func (g *ground) other() string {
 func TestBrowserCut(t *testing.T) {
 	g := newGround(t)
 	g.write("steps.yaml", sleeping(12, "120ms"))
+	g.stop()
+	g.write("tipstaff.yaml", browserManifest+"serve: {hosts: [127.0.0.1]}\n") // at whichever port
+	g.serve()
 	g.script("cut.mjs", "TIPSTAFF_PAGE=http://"+cutting(t, g.addr))
 }
 

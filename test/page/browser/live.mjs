@@ -1,5 +1,5 @@
 // Signing in by a link, a run of the terminal that appears, and keys.
-import { check, isLive, link, scenario, signIn, start, until } from "./harness.mjs";
+import { check, isLive, link, scenario, signIn, start } from "./harness.mjs";
 
 await scenario({}, async (page) => {
   const once = await link();
@@ -36,6 +36,8 @@ await scenario({}, async (page) => {
   check(await page.isVisible(`tr[data-key="${first}"]`), "the run is not listed");
   const row = await page.evaluateHandle(() => document.querySelector("tr[data-key]"));
   const second = await start("gate.yaml");
-  await until("a second row", () => page.isVisible(`tr[data-key="${second}"]`));
+  await page.waitForSelector("#part-runs a:has-text('1 new run')");
   check(await row.evaluate((r, id) => r.isConnected && r.dataset.key === id, first), "a row that did not change was replaced");
+  await page.click("#part-runs a:has-text('1 new run')");
+  await page.waitForSelector(`tr[data-key="${second}"]`);
 });

@@ -8,7 +8,7 @@ export const same = async (page, selectors) => {
   const facts = () => Promise.all(selectors.map((s) => page.$eval(s, (e) => {
     const copy = e.cloneNode(true);
     copy.querySelectorAll("time").forEach((t) => (t.textContent = t.dateTime));
-    return copy.textContent.replaceAll(/\s+/g, " ").trim();
+    return [...copy.querySelectorAll("tr, li, p, dd, h1")].map((e) => e.textContent.replaceAll(/\s+/g, " ").trim()).join("\n");
   })));
   const shown = await facts();
   await page.reload();

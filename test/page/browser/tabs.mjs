@@ -50,10 +50,10 @@ await scenario({}, async (first) => {
   // Those that nobody sees let go, and ask how much waits.
   const holding = tabs.filter((p) => streams.get(p).size);
   for (const page of holding) await hide(page, true);
-  await Promise.all(holding.map((p) => p.clock.runFor(29_000)));
-  check(holding.every((p) => streams.get(p).size), "a tab that was hidden for less lets go");
+  await Promise.all(holding.map((p) => p.clock.runFor(20_000)));
+  await until("those hidden for less to hold theirs", () => holding.every((p) => streams.get(p).size));
   for (const page of holding) asked.set(page, 0);
-  await Promise.all(holding.map((p) => p.clock.runFor(2_000)));
+  await Promise.all(holding.map((p) => p.clock.runFor(11_000)));
   await until("the hidden ones to let go", () => holding.every((p) => !streams.get(p).size));
   await Promise.all(holding.map((p) => p.clock.runFor(31_000)));
   await until("the hidden ones to ask how much waits", () => holding.every((p) => asked.get(p) >= 1));

@@ -7,7 +7,8 @@ const most = 300; // rows of a page
 const body = document.querySelector("tbody[data-live]");
 const held = []; // rows that wait until the end is looked at again
 let edge; // the button that says how many
-let following = false; // the end was in view when somebody scrolled last
+let following = false; // the end was in view, and nobody has scrolled away from it since
+let last = 0; // how far the page was scrolled
 
 // cursor is the record up to which the rows are here; undefined: the page has none that go on.
 export const cursor = () => body?.dataset.shown;
@@ -57,9 +58,12 @@ function wait() {
   edge.textContent = held.length + " new";
 }
 
+// look notices who scrolls away from the end. What grows above it pushes it out of view, too,
+// but scrolls nothing back.
 function look() {
-  following = atEnd();
-  if (following && held.length) show();
+  following = atEnd() || following && scrollY >= last;
+  last = scrollY;
+  if (atEnd() && held.length) show();
 }
 
 if (body) {

@@ -153,7 +153,7 @@ async function read(res, mine) {
     heard = Date.now();
     const frames = (rest + value).split("\n\n");
     rest = frames.pop();
-    for (const frame of frames) take(frame);
+    for (const frame of frames) if (!ended) take(frame);
   }
 }
 
