@@ -121,3 +121,7 @@ func TestBrowserRestart(t *testing.T) {
 
 // With TIPSTAFF_SHOTS every page is drawn into that folder.
 func TestBrowserPages(t *testing.T) { newGround(t).script("pages.mjs") }
+
+func TestBrowserEveryone(t *testing.T) { newGround(t).script("everyone.mjs") }
+func TestBrowserKeyboard(t *testing.T) { newGround(t).script("keyboard.mjs") }
+func TestBrowserNoScript(t *testing.T) { newGround(t).script("noscript.mjs") }
