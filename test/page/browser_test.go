@@ -78,7 +78,7 @@ func (g *ground) script(name string, env ...string) {
 	if err := node.Start(); err != nil {
 		g.Fatal(err)
 	}
-	defer time.AfterFunc(4*time.Minute, func() { _ = node.Process.Kill() }).Stop()
+	defer time.AfterFunc(8*time.Minute, func() { _ = node.Process.Kill() }).Stop()
 	if err := node.Wait(); err != nil {
 		g.Errorf("%s: %v\n%s", name, err, said.Bytes())
 	}
