@@ -113,6 +113,7 @@ var figures = []struct {
 	{"worktree", measureWorktree},
 	{"launch", measureLaunch},
 	{"site", measureSite},
+	{"page", measurePage},
 }
 
 // measure takes all figures that were asked for.

@@ -75,6 +75,14 @@ type site struct {
 
 func secretOf(user string) string { return user + "-of-the-bench-0123456789" }
 
+// secretOf is the token of a user; of nobody, the one that the daemon made.
+func (s *site) secretOf(user string) string {
+	if user == "" {
+		return s.token
+	}
+	return secretOf(user)
+}
+
 // request makes a call as a user.
 func (s *site) request(ctx context.Context, user, method, path string, body any) (*http.Response, error) {
 	var text io.Reader
@@ -89,7 +97,7 @@ func (s *site) request(ctx context.Context, user, method, path string, body any)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+secretOf(user))
+	req.Header.Set("Authorization", "Bearer "+s.secretOf(user))
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -256,7 +264,7 @@ func (s *site) crowd(b *bench) ([]row, error) {
 		if _, err := s.follow("alice", run); err != nil {
 			return 0, err
 		}
-		return s.wall(run)
+		return s.wall("alice", run)
 	}
 	var alone, followed []float64
 	for range b.rounds {
@@ -290,9 +298,9 @@ func (s *site) subscribe(ctx context.Context, run string, n *atomic.Int64) error
 	return err
 }
 
-// wall is how long a run was driven.
-func (s *site) wall(run string) (float64, error) {
-	res, err := s.request(s.ctx, "alice", "GET", "/runs/"+run+"/metrics", nil)
+// wall is how long a run of a user was driven.
+func (s *site) wall(user, run string) (float64, error) {
+	res, err := s.request(s.ctx, user, "GET", "/runs/"+run+"/metrics", nil)
 	if err != nil {
 		return 0, err
 	}

@@ -78,7 +78,7 @@ func (g *ground) script(name string, env ...string) {
 	if err := node.Start(); err != nil {
 		g.Fatal(err)
 	}
-	defer time.AfterFunc(4*time.Minute, func() { _ = node.Process.Kill() }).Stop()
+	defer time.AfterFunc(8*time.Minute, func() { _ = node.Process.Kill() }).Stop()
 	if err := node.Wait(); err != nil {
 		g.Errorf("%s: %v\n%s", name, err, said.Bytes())
 	}
@@ -121,3 +121,7 @@ func TestBrowserRestart(t *testing.T) {
 
 // With TIPSTAFF_SHOTS every page is drawn into that folder.
 func TestBrowserPages(t *testing.T) { newGround(t).script("pages.mjs") }
+
+func TestBrowserEveryone(t *testing.T) { newGround(t).script("everyone.mjs") }
+func TestBrowserKeyboard(t *testing.T) { newGround(t).script("keyboard.mjs") }
+func TestBrowserNoScript(t *testing.T) { newGround(t).script("noscript.mjs") }

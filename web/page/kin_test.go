@@ -14,10 +14,10 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
-// hostileTexts try to become more than text. None begins a block of Markdown.
-var hostileTexts = []string{
-	`x <script>alert(1)</script>`, `x" onmouseover="alert(1)`, `x' onfocus='alert(1)`, "x` onclick=y", `x</pre></li></ol><img src=x onerror=y>`, `x <svg onload=y><math>`, `x {{.Form}} {{template "frame"}}`,
-	"x\u202ex\u2066y\u200b\x00\x1b[2J", "x --><!-- ]]> <![CDATA[", "x &lt;script&gt; &#x3c;b&#x3e;", `x javascript:alert(1) data:text/html,y`, "x </title></textarea></style><style>", strings.Repeat("w", 50_000),
+// meansMarkdown reports whether a text has links or paragraphs where Markdown is read. What becomes
+// of those is tested with Markdown itself.
+func meansMarkdown(text string) bool {
+	return strings.Contains(text, "\n") || strings.Contains(text, "http://") || strings.Contains(text, "](")
 }
 
 // shapeOf are the elements of a page with the names of their attributes, in order.
@@ -108,7 +108,11 @@ func TestHostileTextOfKin(t *testing.T) {
 	for name, page := range withText("x") {
 		plain[name] = shapeOf(t, drawn(t, name, page))
 	}
-	for _, text := range hostileTexts {
+	for _, text := range hostileTexts(t) {
+		if meansMarkdown(text) {
+			continue
+		}
+		text = text[:min(len(text), 50_000)] // ids stand in addresses, whole
 		hostile := withText(text)
 		for name, want := range plain {
 			body := drawn(t, name, hostile[name])

@@ -22,8 +22,7 @@ await scenario({}, async (page) => {
   await tabTo(page, "the field", "#token");
   await page.keyboard.type(readFileSync(process.env.TIPSTAFF_FOLDER + "/.tipstaff/serve.token", "utf8").trim());
   await page.keyboard.press("Enter");
-  await page.waitForURL("**/ui/runs");
-  await page.waitForLoadState();
+  await page.waitForURL(base + "/ui/runs");
 
   await page.keyboard.press("Tab");
   check(await page.evaluate(() => document.activeElement.matches(".skip")), "the first stop is not the skip link");
