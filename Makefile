@@ -76,7 +76,7 @@ test-control: build ## the control plane against programs of others: MCP clients
 
 test-web: build ## the web page in a browser
 	@scripts/web.sh
-	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_WEB=1 $(GO) test $(RACE) -count=1 -timeout 30m -run '^TestBrowser' ./test/page
+	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_WEB=1 $(GO) test $(RACE) -count=1 -timeout 45m -run '^TestBrowser' ./test/page
 
 shots: build ## every page in both themes and two widths, as .cache/shots/*.png
 	@scripts/web.sh

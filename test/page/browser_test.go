@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -78,10 +79,18 @@ func (g *ground) script(name string, env ...string) {
 	if err := node.Start(); err != nil {
 		g.Fatal(err)
 	}
-	defer time.AfterFunc(8*time.Minute, func() { _ = node.Process.Kill() }).Stop()
+	defer time.AfterFunc(patience(), func() { _ = node.Process.Kill() }).Stop()
 	if err := node.Wait(); err != nil {
 		g.Errorf("%s: %v\n%s", name, err, said.Bytes())
+		return
 	}
+	g.Logf("%s: %s", name, said.Bytes())
+}
+
+// patience is how long a script may take: longer where everything is tried more often.
+func patience() time.Duration {
+	tries, _ := strconv.Atoi(os.Getenv("TIPSTAFF_WEB_TRIES")) // by default there are few
+	return 8*time.Minute + time.Duration(tries)*5*time.Second
 }
 
 // asked does what a script asks for by a file, once.
@@ -103,6 +112,7 @@ func (g *ground) asked(what string, do func()) {
 }
 
 func TestBrowserLive(t *testing.T)   { newGround(t).script("live.mjs") }
+func TestBrowserDecide(t *testing.T) { newGround(t).script("decide.mjs") }
 func TestBrowserKilled(t *testing.T) { newGround(t).script("killed.mjs") }
 
 func TestBrowserRestart(t *testing.T) {

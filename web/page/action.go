@@ -68,6 +68,34 @@ func (v *view) once(in url.Values, do func() (to string, err error)) (string, er
 	return to, err
 }
 
+// decisionsMost is how many decisions a session may send in a second: no person reads as fast.
+const decisionsMost = 10
+
+// pace is when sessions have sent decisions, within the last second.
+type pace struct {
+	mu   sync.Mutex
+	sent map[[nonceSize]byte][]time.Time
+}
+
+// take refuses a decision of a session that sends too many.
+func (p *pace) take(s *session, now time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sent == nil {
+		p.sent = map[[nonceSize]byte][]time.Time{}
+	}
+	for other, times := range p.sent {
+		if p.sent[other] = recent(times, now, time.Second); len(p.sent[other]) == 0 {
+			delete(p.sent, other)
+		}
+	}
+	if len(p.sent[s.nonce]) >= decisionsMost {
+		return tipstaff.Errorf(tipstaff.LimitReached, "more than %d decisions were sent in a second", decisionsMost).WithHint("wait a moment, and send it again")
+	}
+	p.sent[s.nonce] = append(p.sent[s.nonce], now)
+	return nil
+}
+
 // needs refuses who has not a scope.
 func (v *view) needs(scope string) error {
 	if v.signed.May(scope) {

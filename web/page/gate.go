@@ -208,6 +208,9 @@ func (v *view) decide() error {
 			return v.confirm(page, d)
 		}
 	}
+	if err := v.s.decided.take(v.signed, v.now); err != nil {
+		return v.refused(page, d, err)
+	}
 	to, err := v.once(in, func() (string, error) {
 		got, err := v.s.control.Answer(v.ctx(), tipstaff.Answer{Resume: in.Get("resume") != "" && v.signed.May(tipstaff.ScopeRun), DecideRequest: d.DecideRequest})
 		switch {

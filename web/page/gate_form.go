@@ -145,8 +145,9 @@ func typedIn(form url.Values) url.Values {
 // decision is what was sent about a gate.
 type decision struct {
 	tipstaff.DecideRequest
-	wrong error  // why it cannot be taken as it is
-	field string // that is wrong
+	wrong error        // why it cannot be taken as it is
+	field string       // that is wrong
+	raw   []typedField // the answer as it was typed
 }
 
 // decisionOf reads the decision of a form.
@@ -158,12 +159,19 @@ func decisionOf(page *gatePage, in url.Values) (d decision) {
 		return d
 	}
 	d.Answer, d.field, d.wrong = answerOf(page.Gate, d.Action, in)
+	for _, f := range answerFields(page.Gate) {
+		d.raw = append(d.raw, typedField{f.Label, in.Get(f.Name)})
+	}
 	return d
 }
 
 // typed is what was typed, for whoever wants to copy it.
 func (d decision) typed() (all []typedField) {
-	for _, f := range []typedField{{"answer", string(d.Answer)}, {"feedback", d.Feedback}, {"note", d.Note}} {
+	answer := []typedField{{"answer", string(d.Answer)}}
+	if d.Answer == nil {
+		answer = d.raw
+	}
+	for _, f := range append(answer, typedField{"feedback", d.Feedback}, typedField{"note", d.Note}) {
 		if f.Text != "" {
 			all = append(all, f)
 		}

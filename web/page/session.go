@@ -166,17 +166,18 @@ func (d *signins) missed(r *http.Request, now time.Time) {
 	if len(d.misses) > 10_000 {
 		d.misses = map[string][]time.Time{} // a flood of addresses
 	}
-	d.misses[at] = append(recent(d.misses[at], now), now)
+	d.misses[at] = append(recent(d.misses[at], now, time.Minute), now)
 }
 
 func (d *signins) barred(r *http.Request, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(recent(d.misses[address(r)], now)) >= missesMost
+	return len(recent(d.misses[address(r)], now, time.Minute)) >= missesMost
 }
 
-func recent(all []time.Time, now time.Time) []time.Time {
-	for len(all) > 0 && now.Sub(all[0]) > time.Minute {
+// recent are the times that lie no further back than that.
+func recent(all []time.Time, now time.Time, back time.Duration) []time.Time {
+	for len(all) > 0 && now.Sub(all[0]) > back {
 		all = all[1:]
 	}
 	return all

@@ -42,6 +42,7 @@ type Site struct {
 	folds   *folds
 	layouts layouts
 	acts    acts
+	decided pace
 	cross   *http.CrossOriginProtection
 	now     func() time.Time
 	proving busy // sessions that have a run verified or exported
