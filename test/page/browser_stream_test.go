@@ -98,7 +98,11 @@ func TestBrowserCut(t *testing.T) {
 	g := newGround(t)
 	g.write("steps.yaml", sleeping(12, "120ms"))
 	g.stop()
-	g.write("tipstaff.yaml", browserManifest+"serve: {hosts: [127.0.0.1]}\n") // at whichever port
+	manifest, err := os.ReadFile("testdata/ground/tipstaff.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.write("tipstaff.yaml", string(manifest)+"serve: {hosts: [127.0.0.1]}\n") // at whichever port
 	g.serve()
 	g.script("cut.mjs", "TIPSTAFF_PAGE=http://"+cutting(t, g.addr))
 }

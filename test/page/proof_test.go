@@ -87,7 +87,9 @@ func TestTheBrowsersCheckAgreesOnTheCorpus(t *testing.T) {
 			if !slices.Equal(got.Found, want) {
 				t.Errorf("%s: %q, want %q", got.Name, got.Found, want)
 			}
-			unsigned := slices.DeleteFunc(slices.Clone(want), func(f string) bool { return got.Name == "sig-of-other-bytes" && strings.HasPrefix(f, "signature_invalid") })
+			unsigned := slices.DeleteFunc(slices.Clone(want), func(f string) bool {
+				return got.Name == "sig-of-other-bytes" && strings.HasPrefix(f, "signature_invalid")
+			})
 			if got.Bare != nil && !slices.Equal(got.Bare, unsigned) {
 				t.Errorf("%s without WebCrypto: %q, want %q", got.Name, got.Bare, unsigned)
 			}
