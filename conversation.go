@@ -1,8 +1,10 @@
 package tipstaff
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,6 +37,8 @@ type ConversationItem struct {
 	Code string            `json:"code,omitempty"` // of an error, and what sort of line a worker's is
 	Step *ConversationStep `json:"step,omitempty"` // of the assistant
 	Call *ConversationCall `json:"call,omitempty"` // of a tool
+	// Told is what it is known by among what is told and never recorded: see [ToldOf].
+	Told string `json:"-"`
 	// Of what a worker tells: who it is, which process of it, the call of the sub-agent that
 	// says it, and for calls what can be said of them: mediated or reported.
 	Inside
@@ -80,6 +84,34 @@ type ConversationCall struct {
 	Ended     time.Time `json:"ended_at,omitzero"`
 	TookMS    int64     `json:"took_ms,omitempty"`
 	Untrusted bool      `json:"untrusted,omitempty"` // it came from an open world
+	// Media are images and other content of the result that is no text.
+	Media []ConversationMedia `json:"media,omitempty"`
+}
+
+// ConversationMedia is content that is no text.
+type ConversationMedia struct {
+	Type   string `json:"mime_type"`
+	Bytes  int64  `json:"size"`
+	Digest string `json:"digest,omitempty"`
+	Kept   bool   `json:"kept,omitempty"` // it is an artifact of the run, by its digest
+}
+
+// ToldOf is to what item of a conversation an event belongs that is told and never recorded;
+// "": to none.
+func ToldOf(e *Event) string {
+	switch e.Kind {
+	case KindAgentTextDelta:
+		b := BodyOf[AgentTextDelta](e)
+		return toldOf(e.Path, b.Inside, b.Step)
+	case KindToolProgress:
+		return e.Path
+	}
+	return ""
+}
+
+// toldOf is that of a step.
+func toldOf(path string, in Inside, step int) string {
+	return Joined("|", agentOf(path, in), in.Invocation, in.Parent, strconv.Itoa(step))
 }
 
 // RoleWorker is the role of a line of a CLI.
@@ -158,7 +190,7 @@ func speaker(path string, in Inside) string {
 
 func (c *Conversation) step(e *Event) {
 	b := BodyOf[AgentStepStarted](e)
-	c.last[speaker(e.Path, b.Inside)] = c.add(e, ConversationItem{Path: agentOf(e.Path, b.Inside), Role: RoleAssistant, Inside: b.Inside,
+	c.last[speaker(e.Path, b.Inside)] = c.add(e, ConversationItem{Path: agentOf(e.Path, b.Inside), Role: RoleAssistant, Inside: b.Inside, Told: toldOf(e.Path, b.Inside, b.Step),
 		Step: &ConversationStep{Number: b.Step, Model: b.Model, Started: e.At, Cut: b.Cut}})
 }
 
@@ -177,7 +209,7 @@ func (c *Conversation) effect(e *Event) {
 		return
 	}
 	if call := c.call(e.Path); call != nil {
-		call.Record, call.RecordRun = e.Seq, e.Run
+		call.Record, call.RecordRun, call.Media = e.Seq, e.Run, mediaOf(b.Value)
 	}
 	i, ok := c.last[speaker(e.Path, Inside{})]
 	if !ok || !strings.HasPrefix(lastSegment(e.Path), "model#") {
@@ -186,6 +218,29 @@ func (c *Conversation) effect(e *Event) {
 	var answer struct{ Opaque json.RawMessage }
 	_ = decode(b.Value, &answer)
 	c.Items[i].Step.Reasoning, c.Items[i].Step.Answer = reasoningOf(answer.Opaque), e.Seq
+}
+
+// mediaOf is what is no text in the reply of a tool.
+func mediaOf(value json.RawMessage) (all []ConversationMedia) {
+	var reply struct {
+		Content []struct {
+			Type     string
+			MimeType string `json:"mime_type"`
+			Data     []byte
+			Digest   string
+			Size     int64
+			Kept     bool
+		}
+	}
+	if !decode(value, &reply) {
+		return nil // a person gave it, and may give anything
+	}
+	for _, c := range reply.Content {
+		if c.Type != "text" {
+			all = append(all, ConversationMedia{cmp.Or(c.MimeType, c.Type), max(c.Size, int64(len(c.Data))), c.Digest, c.Kept})
+		}
+	}
+	return all
 }
 
 // reasoningOf is what vendors show of what a model thought. What is encrypted is not shown.
@@ -237,7 +292,7 @@ func callKey(path string, in Inside, id string) string {
 
 func (c *Conversation) request(e *Event) {
 	b := BodyOf[AgentToolCallRequest](e)
-	c.calls[callKey(e.Path, b.Inside, b.ID)] = c.add(e, ConversationItem{Path: agentOf(e.Path, b.Inside), Role: RoleTool, Inside: b.Inside,
+	c.calls[callKey(e.Path, b.Inside, b.ID)] = c.add(e, ConversationItem{Path: agentOf(e.Path, b.Inside), Role: RoleTool, Inside: b.Inside, Told: e.Path,
 		Call: &ConversationCall{ID: b.ID, Name: b.Title(), URI: b.URI, Effect: b.Effect, Arguments: b.Arguments, Outcome: CallOpen, Started: e.At}})
 }
 

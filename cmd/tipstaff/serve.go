@@ -81,7 +81,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	seen := web.Options{Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace),
 		MCP: opened.controlPlane(log, false).Handler()}
 	if !o.NoPage {
-		seen.Page = page.New(opened.control(), page.Options{Tokens: tokens, Version: version, Status: web.Status, Export: runner.Export, Log: log})
+		seen.Page = page.New(opened.control(), page.Options{Tokens: tokens, Sessions: opened.runner.Sessions(), Version: version, Status: web.Status, Export: runner.Export, Log: log})
 		told.Page = pageOf(seen.Page, &told, tokens)
 	}
 	site := opened.site(seen)

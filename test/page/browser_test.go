@@ -81,6 +81,8 @@ func (g *ground) script(name string, env ...string) {
 	defer time.AfterFunc(4*time.Minute, func() { _ = node.Process.Kill() }).Stop()
 	if err := node.Wait(); err != nil {
 		g.Errorf("%s: %v\n%s", name, err, said.Bytes())
+	} else if said.Len() > 0 {
+		g.Log(said.String()) // figures
 	}
 }
 

@@ -242,7 +242,7 @@ func TestSessions(t *testing.T) {
 	wantTranscript(t, turns[1], second, b.talkOf("alice", second, "turn"))
 	// It is hers.
 	bob := b.browser("bob")
-	if p := bob.get(address); p.status != http.StatusNotFound || strings.Contains(p.body, "hello") {
+	if p := bob.get(address); p.status != http.StatusForbidden || strings.Contains(p.body, "hello") {
 		t.Errorf("bob: %d %s", p.status, p.text())
 	}
 	if got := bob.open("/ui/sessions").text(); strings.Contains(got, "hello") {

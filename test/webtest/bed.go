@@ -65,6 +65,8 @@ type Bed struct {
 	Says   func(context.Context, agent.Request) (string, error) // what models answer
 	// Answers is that with calls of tools and all else. nil: Says.
 	Answers func(agent.Request) agent.Response
+	// Speaks is that in pieces. nil: Answers.
+	Speaks func(context.Context, agent.Request, func(agent.Delta)) (agent.Response, error)
 
 	life   int
 	store  *sqlite.Store
@@ -148,7 +150,7 @@ func (b *Bed) Open() {
 	if b.Page {
 		seen := control
 		seen.Now = func() time.Time { return time.Now().Add(time.Duration(b.Ahead.Load())) }
-		o.Page = page.New(seen, page.Options{Tokens: tokens, Version: "test", Status: web.Status, Export: runner.Export, Log: log})
+		o.Page = page.New(seen, page.Options{Tokens: tokens, Sessions: b.Runner.Sessions(), Version: "test", Status: web.Status, Export: runner.Export, Log: log})
 	}
 	b.Server = web.New(control, o)
 	listen := "127.0.0.1:0"
@@ -208,6 +210,9 @@ func (b *Bed) Caps() agent.Caps { return agent.Caps{ContextWindow: 100_000, MaxO
 
 // Stream implements [agent.Model].
 func (b *Bed) Stream(ctx context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {
+	if b.Speaks != nil {
+		return b.Speaks(ctx, r, emit)
+	}
 	if b.Answers != nil {
 		return b.Answers(r), nil
 	}

@@ -15,8 +15,9 @@ const maxForm = 4 << 20
 
 // Options are what a page works with besides the control plane. Tokens is required.
 type Options struct {
-	Tokens  *tipstaff.Tokens
-	Version string
+	Tokens   *tipstaff.Tokens
+	Sessions tipstaff.Sessions // required
+	Version  string
 	// Status is the HTTP status of a code. nil: it is 500.
 	Status func(tipstaff.Code) int
 	// Export writes a run to a new folder that verifies on its own. nil: exports are not offered.
@@ -27,18 +28,19 @@ type Options struct {
 
 // Site answers what is asked for under /ui.
 type Site struct {
-	control tipstaff.Control
-	o       Options
-	mux     *http.ServeMux
-	signins *signins
-	streams streams
-	feeds   feeds
-	folds   *folds
-	layouts layouts
-	acts    acts
-	cross   *http.CrossOriginProtection
-	now     func() time.Time
-	proving busy // sessions that have a run verified or exported
+	control     tipstaff.Control
+	o           Options
+	mux         *http.ServeMux
+	signins     *signins
+	streams     streams
+	feeds       feeds
+	folds       *folds
+	layouts     layouts
+	acts        acts
+	transcripts transcripts
+	cross       *http.CrossOriginProtection
+	now         func() time.Time
+	proving     busy // sessions that have a run verified or exported
 }
 
 // New makes the page of a control plane.
@@ -57,7 +59,7 @@ func New(control tipstaff.Control, o Options) *Site {
 	for pattern, do := range open {
 		s.handle(pattern, do, false)
 	}
-	for _, pages := range []pages{framePages, runPages, gatePages, recordPages, kinPages, actPages(), newPages} {
+	for _, pages := range []pages{framePages, runPages, gatePages, recordPages, kinPages, chatPages, actPages(), newPages} {
 		for pattern, do := range pages {
 			s.handle(pattern, do, true)
 		}

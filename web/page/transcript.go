@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,17 +35,15 @@ type transcript struct {
 	Usage   tipstaff.ModelUsage
 	Earlier string // the address of the part before; "": there is none
 	Later   string
+	Asks    []*transcriptGate // open gates that are about no call
 }
 
 // transcriptItem is one message or call.
 type transcriptItem struct {
 	tipstaff.ConversationItem
-	run tipstaff.ID
-}
-
-// talks reports whether somebody may have said something in a run.
-func talks(r tipstaff.Run) bool {
-	return r.Turn != nil || len(r.Workers) > 0 || r.Bounds[tipstaff.BoundModelCalls].Used > 0
+	run    tipstaff.ID
+	Speaks bool            // it is a step that has not ended, and may still be
+	Ask    *transcriptGate // the gate that asks about the call, while it is open; nil: there is none
 }
 
 // talk is the conversation of a turn, a step or a stage.
@@ -80,6 +79,12 @@ func (v *view) talk() error {
 			return err
 		}
 		page.Talk = page.part(said, from)
+		if at == 0 {
+			err = v.asks(&page.Talk, page.address(page.Path))
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return v.show("talk", "Talk · "+nameOf(r), page)
 }
@@ -118,8 +123,15 @@ func (p transcriptPage) Others() (all []filter) {
 
 func transcriptOf(r tipstaff.Run, said *tipstaff.Conversation, from, to int) transcript {
 	t := transcript{Run: r, Usage: said.Usage}
-	for _, it := range said.Items[from:to] {
-		t.Items = append(t.Items, transcriptItem{it, r.ID})
+	last := map[string]int{} // by agent: what it said last
+	for i, it := range said.Items[from:to] {
+		t.Items = append(t.Items, transcriptItem{ConversationItem: it, run: r.ID})
+		if it.Call == nil {
+			last[it.Path+"|"+it.Invocation+"|"+it.Parent] = i
+		}
+	}
+	for _, i := range last {
+		t.Items[i].Speaks = t.Items[i].Step != nil && t.Items[i].Step.Ended.IsZero() && !r.State.Terminal()
 	}
 	return t
 }
@@ -173,6 +185,9 @@ func (i transcriptItem) Record() string { return recordAddress(i.Run, i.Seq) }
 // File is the address of a text that is in no record.
 func (i transcriptItem) File() string { return fileAddress(i.run, i.Ref) }
 
+// ToldPath is what the item is known by to those who hear what is told.
+func (i transcriptItem) ToldPath() string { return toldPath(i.run, i.Told) }
+
 // State is the outcome of a call, as a state that has a mark.
 func (i transcriptItem) State() string {
 	switch i.Call.Outcome {
@@ -208,6 +223,14 @@ func (i transcriptItem) Whole() string {
 		return recordAddress(i.Call.RecordRun, i.Call.Record)
 	}
 	return fileAddress(i.run, i.Call.Ref)
+}
+
+// Image is the address of an image of a result that may be shown; "": it may not be.
+func (i transcriptItem) Image(m tipstaff.ConversationMedia) string {
+	if !m.Kept || m.Bytes > imageMost || !slices.Contains(imageTypes, m.Type) {
+		return ""
+	}
+	return fileAddress(i.run, m.Digest) + "?image=1"
 }
 
 // Gate is the address of the gate that asks about the call.
