@@ -1,10 +1,8 @@
 package tipstaff
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"strconv"
 	"strings"
 	"time"
 
@@ -86,32 +84,6 @@ type ConversationCall struct {
 	Untrusted bool      `json:"untrusted,omitempty"` // it came from an open world
 	// Media are images and other content of the result that is no text.
 	Media []ConversationMedia `json:"media,omitempty"`
-}
-
-// ConversationMedia is content that is no text.
-type ConversationMedia struct {
-	Type   string `json:"mime_type"`
-	Bytes  int64  `json:"size"`
-	Digest string `json:"digest,omitempty"`
-	Kept   bool   `json:"kept,omitempty"` // it is an artifact of the run, by its digest
-}
-
-// ToldOf is to what item of a conversation an event belongs that is told and never recorded;
-// "": to none.
-func ToldOf(e *Event) string {
-	switch e.Kind {
-	case KindAgentTextDelta:
-		b := BodyOf[AgentTextDelta](e)
-		return toldOf(e.Path, b.Inside, b.Step)
-	case KindToolProgress:
-		return e.Path
-	}
-	return ""
-}
-
-// toldOf is that of a step.
-func toldOf(path string, in Inside, step int) string {
-	return Joined("|", agentOf(path, in), in.Invocation, in.Parent, strconv.Itoa(step))
 }
 
 // RoleWorker is the role of a line of a CLI.
@@ -218,29 +190,6 @@ func (c *Conversation) effect(e *Event) {
 	var answer struct{ Opaque json.RawMessage }
 	_ = decode(b.Value, &answer)
 	c.Items[i].Step.Reasoning, c.Items[i].Step.Answer = reasoningOf(answer.Opaque), e.Seq
-}
-
-// mediaOf is what is no text in the reply of a tool.
-func mediaOf(value json.RawMessage) (all []ConversationMedia) {
-	var reply struct {
-		Content []struct {
-			Type     string
-			MimeType string `json:"mime_type"`
-			Data     []byte
-			Digest   string
-			Size     int64
-			Kept     bool
-		}
-	}
-	if !decode(value, &reply) {
-		return nil // a person gave it, and may give anything
-	}
-	for _, c := range reply.Content {
-		if c.Type != "text" {
-			all = append(all, ConversationMedia{cmp.Or(c.MimeType, c.Type), max(c.Size, int64(len(c.Data))), c.Digest, c.Kept})
-		}
-	}
-	return all
 }
 
 // reasoningOf is what vendors show of what a model thought. What is encrypted is not shown.
