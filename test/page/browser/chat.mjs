@@ -8,19 +8,14 @@ const told = (page) => page.evaluate(() => document.querySelector(".told.streami
 // timed has a page note how long it takes from a piece of text that has come to the frame after it.
 const timed = () => {
   globalThis.painted = [];
-  const listen = EventSource.prototype.addEventListener;
-  EventSource.prototype.addEventListener = function (type, act) {
-    if (type !== "told") return listen.call(this, type, act);
-    return listen.call(this, type, (e) => {
-      const began = performance.now();
-      act(e);
-      requestAnimationFrame(() => {
-        const after = new MessageChannel();
-        after.port1.onmessage = () => globalThis.painted.push(performance.now() - began);
-        after.port2.postMessage(0);
-      });
+  document.addEventListener("tipstaff:told", () => {
+    const began = performance.now();
+    requestAnimationFrame(() => {
+      const after = new MessageChannel();
+      after.port1.onmessage = () => globalThis.painted.push(performance.now() - began);
+      after.port2.postMessage(0);
     });
-  };
+  });
 };
 
 // journal is what the records of a run say, in order.
