@@ -272,6 +272,18 @@ type BoundStatus struct {
 // the rest.
 type BoundsStatus map[string]BoundStatus
 
+// below are the limits that are lower than others. A limit that merely repeats the usual one
+// is not among them: whoever says a bound of cost must know the price of the model.
+func (b BoundsStatus) below(usual Bounds) Bounds {
+	lower := Bounds{}
+	for name, s := range b {
+		if most, ok := usual[name]; s.Limited && (!ok || s.Limit < most) {
+			lower[name] = s.Limit
+		}
+	}
+	return lower
+}
+
 type boundText struct {
 	Limit    string `json:"limit,omitempty"` // absent: only counted
 	Used     string `json:"used"`

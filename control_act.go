@@ -54,6 +54,43 @@ func (c Control) Start(ctx context.Context, req RunStart) (StartedRun, error) {
 	return run, nil
 }
 
+// TurnStart is a message to an agent.
+type TurnStart struct {
+	Message string
+	Agent   string // "": the default one
+	Bounds  Bounds // can only lower those of the workspace
+	// After is the last turn of a session that this one goes on with: by the same agent, and
+	// within the limits that turn had where they are lower than the workspace's. nil: a new
+	// session.
+	After *Run
+}
+
+// Say takes a turn. This process drives it, so that whoever follows it here hears what the
+// model says while it says it.
+func (c Control) Say(ctx context.Context, t TurnStart) (Run, error) {
+	if strings.TrimSpace(t.Message) == "" {
+		return Run{}, Errorf(InvalidArgument, "there is no message")
+	}
+	req := RunStart{Message: t.Message, Agent: t.Agent}
+	if t.After != nil {
+		req.Agent, req.Session = t.After.Turn.Agent, t.After.Turn.Session
+	}
+	start := req.document()
+	start.Bounds, start.Via = t.Bounds, viaOf(ctx)
+	if t.After != nil {
+		usual, err := c.Runs.Validate(ctx, ValidateRequest{Start: &start})
+		if err != nil {
+			return Run{}, err
+		}
+		start.Bounds = t.After.Bounds.below(usual.Bounds)
+	}
+	started, err := c.Runs.Start(ctx, start)
+	if err != nil {
+		return Run{}, err
+	}
+	return c.Runs.Get(ctx, started.Run)
+}
+
 // check refuses what asks for two things, or for none, and reads the bounds.
 func (req RunStart) check() (Bounds, error) {
 	given := []string{}

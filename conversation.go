@@ -35,6 +35,8 @@ type ConversationItem struct {
 	Code string            `json:"code,omitempty"` // of an error, and what sort of line a worker's is
 	Step *ConversationStep `json:"step,omitempty"` // of the assistant
 	Call *ConversationCall `json:"call,omitempty"` // of a tool
+	// Told is what it is known by among what is told and never recorded: see [ToldOf].
+	Told string `json:"-"`
 	// Of what a worker tells: who it is, which process of it, the call of the sub-agent that
 	// says it, and for calls what can be said of them: mediated or reported.
 	Inside
@@ -80,6 +82,8 @@ type ConversationCall struct {
 	Ended     time.Time `json:"ended_at,omitzero"`
 	TookMS    int64     `json:"took_ms,omitempty"`
 	Untrusted bool      `json:"untrusted,omitempty"` // it came from an open world
+	// Media are images and other content of the result that is no text.
+	Media []ConversationMedia `json:"media,omitempty"`
 }
 
 // RoleWorker is the role of a line of a CLI.
@@ -158,7 +162,7 @@ func speaker(path string, in Inside) string {
 
 func (c *Conversation) step(e *Event) {
 	b := BodyOf[AgentStepStarted](e)
-	c.last[speaker(e.Path, b.Inside)] = c.add(e, ConversationItem{Path: agentOf(e.Path, b.Inside), Role: RoleAssistant, Inside: b.Inside,
+	c.last[speaker(e.Path, b.Inside)] = c.add(e, ConversationItem{Path: agentOf(e.Path, b.Inside), Role: RoleAssistant, Inside: b.Inside, Told: toldOf(e.Path, b.Inside, b.Step),
 		Step: &ConversationStep{Number: b.Step, Model: b.Model, Started: e.At, Cut: b.Cut}})
 }
 
@@ -177,7 +181,7 @@ func (c *Conversation) effect(e *Event) {
 		return
 	}
 	if call := c.call(e.Path); call != nil {
-		call.Record, call.RecordRun = e.Seq, e.Run
+		call.Record, call.RecordRun, call.Media = e.Seq, e.Run, mediaOf(b.Value)
 	}
 	i, ok := c.last[speaker(e.Path, Inside{})]
 	if !ok || !strings.HasPrefix(lastSegment(e.Path), "model#") {
@@ -237,7 +241,7 @@ func callKey(path string, in Inside, id string) string {
 
 func (c *Conversation) request(e *Event) {
 	b := BodyOf[AgentToolCallRequest](e)
-	c.calls[callKey(e.Path, b.Inside, b.ID)] = c.add(e, ConversationItem{Path: agentOf(e.Path, b.Inside), Role: RoleTool, Inside: b.Inside,
+	c.calls[callKey(e.Path, b.Inside, b.ID)] = c.add(e, ConversationItem{Path: agentOf(e.Path, b.Inside), Role: RoleTool, Inside: b.Inside, Told: e.Path,
 		Call: &ConversationCall{ID: b.ID, Name: b.Title(), URI: b.URI, Effect: b.Effect, Arguments: b.Arguments, Outcome: CallOpen, Started: e.At}})
 }
 

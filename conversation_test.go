@@ -2,6 +2,7 @@ package tipstaff
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -90,5 +91,78 @@ func TestPlacesOfConversations(t *testing.T) {
 		if talk := NewConversation(got); got != "" && !talk.holds(c.path) {
 			t.Errorf("what is said at %q does not hold %s", got, c.path)
 		}
+	}
+}
+
+// What is told of a step or a call is known by the same name as the item that waits for it, and
+// by no other.
+func TestWhatIsToldFindsItsItem(t *testing.T) {
+	inside, sub := Inside{Invocation: "I1"}, Inside{Invocation: "I1", Parent: "c1"}
+	c := NewConversation("turn")
+	seen := map[string]bool{}
+	for i, one := range []struct {
+		path string
+		kind Kind
+		body any
+		told Event
+	}{
+		{"turn/model#1", KindAgentStepStarted, AgentStepStarted{Step: 1}, Event{Kind: KindAgentTextDelta, Path: "turn/model#1", Body: flow.JSON(AgentTextDelta{Step: 1})}},
+		{"turn/model#2", KindAgentStepStarted, AgentStepStarted{Step: 2}, Event{Kind: KindAgentTextDelta, Path: "turn/model#2", Body: flow.JSON(AgentTextDelta{Step: 2})}},
+		{"turn/call#1", KindAgentToolCallRequest, AgentToolCallRequest{ID: "c"}, Event{Kind: KindToolProgress, Path: "turn/call#1", Body: flow.JSON(ToolProgress{})}},
+		{"turn/worker#1", KindAgentStepStarted, AgentStepStarted{Step: 1, Inside: inside}, Event{Kind: KindAgentTextDelta, Path: "turn/worker#1", Body: flow.JSON(AgentTextDelta{Step: 1, Inside: inside})}},
+		{"turn/worker#1", KindAgentStepStarted, AgentStepStarted{Step: 1, Inside: sub}, Event{Kind: KindAgentTextDelta, Path: "turn/worker#1", Body: flow.JSON(AgentTextDelta{Step: 1, Inside: sub})}},
+	} {
+		c.Apply(&Event{Seq: int64(i + 1), Kind: one.kind, Path: one.path, Body: flow.JSON(one.body)})
+		got := ToldOf(&one.told)
+		if item := c.Items[len(c.Items)-1]; len(c.Items) != i+1 || item.Told != got || got == "" || seen[got] {
+			t.Errorf("%s at %s: %q is told, %q waits", one.told.Kind, one.path, got, item.Told)
+		}
+		seen[got] = true
+	}
+	if got := ToldOf(&Event{Seq: 1, Kind: KindAgentMessage, Path: "turn/model#1", Body: flow.JSON(AgentMessage{})}); got != "" {
+		t.Errorf("a record is told to %q", got)
+	}
+}
+
+// The result of a call has what is no text beside what is.
+func TestMediaOfACall(t *testing.T) {
+	c := NewConversation("turn")
+	c.Apply(&Event{Seq: 1, Kind: KindAgentToolCallRequest, Path: "turn/call#1", Body: flow.JSON(AgentToolCallRequest{ID: "c", Arguments: json.RawMessage("{}")})})
+	value := `{"content":[{"type":"text","text":"two"},{"type":"image","mime_type":"image/png","digest":"sha256:ab","size":7,"kept":true},{"type":"audio","data":"AAAA"}]}`
+	c.Apply(&Event{Seq: 2, Kind: KindEffectFinished, Path: "turn/call#1", Body: flow.JSON(Effect{Value: json.RawMessage(value)})})
+	want := []ConversationMedia{{Type: "image/png", Bytes: 7, Digest: "sha256:ab", Kept: true}, {Type: "audio", Bytes: 3}}
+	if got := c.Items[0].Call.Media; !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	c.Apply(&Event{Seq: 3, Kind: KindEffectFinished, Path: "turn/call#1", Body: flow.JSON(Effect{Value: json.RawMessage(`"what a person gave"`)})})
+	if got := c.Items[0].Call.Media; got != nil {
+		t.Errorf("of a text: %+v", got)
+	}
+}
+
+// Whether there is a conversation in a run is known from its records alone.
+func TestWhetherARunTalks(t *testing.T) {
+	for _, c := range []struct {
+		kind Kind
+		body any
+		want bool
+	}{
+		{KindPlanStep, PlanStep{}, false},
+		{KindAgentStepStarted, AgentStepStarted{Step: 1}, true},
+		{KindAgentError, AgentError{}, true},
+		{KindWorkerEvent, WorkerEvent{}, true},
+		{KindRunForked, RunForked{Counters: flow.Use{BoundModelCalls: 2}}, true}, // from a run in which there was one
+		{KindRunForked, RunForked{Counters: flow.Use{BoundToolCalls: 2}}, false},
+	} {
+		f := new(Fold)
+		f.Apply(&Event{Seq: 1, Kind: c.kind, Path: "root/model#1", Body: flow.JSON(c.body)})
+		if got := Status(Facts{}, f, nil, time.Time{}).Said; got != c.want {
+			t.Errorf("after %s: %v", c.kind, got)
+		}
+	}
+	f := new(Fold)
+	f.Apply(&Event{Seq: 1, Kind: KindIntentDraft, Body: flow.JSON(IntentDraft{ProgramKind: ProgramTurn})})
+	if !Status(Facts{}, f, nil, time.Time{}).Said { // it has a message
+		t.Error("a turn has no conversation")
 	}
 }

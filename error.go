@@ -20,7 +20,7 @@ const (
 	ArtifactNotFound    Code = "artifact_not_found"
 	Busy                Code = "busy"
 	SessionBusy         Code = "session_busy"      // a turn or an invocation of the session has not ended
-	SessionUnknown      Code = "session_unknown"   // there is no such session of a worker
+	SessionUnknown      Code = "session_unknown"   // there is no such session
 	SessionMismatch     Code = "session_mismatch"  // it is of another worker
 	SessionElsewhere    Code = "session_elsewhere" // its files are on another host
 	SessionIsClosed     Code = "session_closed"    // its task has ended, or its CLI does not know it

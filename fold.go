@@ -101,6 +101,7 @@ func (f *Fold) apply(e *Event, effect *Effect) {
 	case KindRunForked:
 		body := BodyOf[RunForked](e)
 		f.Ledger.carry(body.Counters, body.Limit)
+		f.Said = body.Counters[BoundModelCalls] > 0
 	case KindRunContinued:
 		body := BodyOf[RunContinued](e)
 		f.Ledger.carry(body.Used, f.withOwn(body.Limit))

@@ -13,7 +13,7 @@ import (
 
 // foldRules is the version of what a fold adds up. One that was stored by other rules is
 // made anew from the records.
-const foldRules = 2
+const foldRules = 3
 
 // ReadFold is a fold as it was stored. Where it cannot be used it is one of no records.
 func ReadFold(stored []byte) *Fold {
@@ -45,6 +45,9 @@ type FoldRest struct {
 	Files    []EvidenceFile `json:"files,omitempty"` // the last of them
 	Warnings []Problem      `json:"warnings,omitempty"`
 
+	// Said: somebody has said something in the run, or in what it inherits.
+	Said bool `json:"said,omitempty"`
+
 	// Life is open where the run is: [Status] says how long that has lasted.
 	Life Life `json:"life,omitzero"`
 }
@@ -74,6 +77,8 @@ func (f *Fold) applyRest(e *Event) {
 		f.News = true
 	case KindRunContinued: // a segment begins while no call is under way
 		f.Sent = nil
+	case KindAgentStepStarted, KindAgentMessage, KindAgentError, KindWorkerEvent: // those of placeOf
+		f.Said = true
 	case KindWorkerStarted:
 		b := BodyOf[WorkerStarted](e)
 		put(&f.Workers, b.Invocation, RunWorker{Worker: b.Worker, Session: b.Session, Invocation: b.Invocation, Pid: b.Identity.Pid, Task: b.Task, Step: leafOf(e.Path)})

@@ -62,6 +62,8 @@ type Run struct {
 	Artifacts []EvidenceFile `json:"artifacts,omitempty"`
 	Warnings  []Problem      `json:"warnings,omitempty"`
 	Life      *Life          `json:"life,omitempty"` // nil: nothing has happened to it
+	// Said: there is a conversation in it. [ConversationPlaces] tells where.
+	Said bool `json:"said,omitempty"`
 }
 
 // LastDrive is what is recorded of who drives a run.

@@ -61,10 +61,49 @@ type SessionInvocation struct {
 	Outcome  string          `json:"outcome,omitempty"` // "": it has not ended, or nobody saw it end
 }
 
-// Sessions lists conversations: those of chat and those of workers.
+// Sessions are conversations: those of chat, whose turns are runs, and those of workers.
 type Sessions interface {
+	// Chats is a page of the conversations that the caller may see, the one that was taken
+	// up last first.
+	Chats(context.Context, ChatsRequest) (ChatPage, error)
+	// Chat is one of them with its last turns, or with the last before a run. One that is
+	// not there is session_unknown, another user's is forbidden.
+	Chat(ctx context.Context, session string, before ID, turns int) (Chat, error)
+	// Agents are those that a conversation can be begun with, sorted by name: what a worker
+	// does is no conversation.
+	Agents(context.Context) ([]AgentInfo, error)
 	// WorkerSessions are the caller's, newest first.
 	WorkerSessions(context.Context, SessionQuery) ([]WorkerSession, error)
+}
+
+// ChatsRequest selects conversations.
+type ChatsRequest struct {
+	Limit  int `json:"limit,omitempty"` // from 1 to 1000; 0 is 50
+	Before ID  `json:"before,omitzero"` // those whose last turn is older than this run
+}
+
+// ChatPage is a page of conversations.
+type ChatPage struct {
+	Chats []Chat `json:"chats"` // each with its last turn
+	Next  ID     `json:"next,omitzero"`
+}
+
+// Chat is a conversation and some of its turns.
+type Chat struct {
+	Session string `json:"session"`
+	Opening string `json:"opening"`          // how its first message begins
+	Turns   []Run  `json:"turns"`            // newest first, at least one
+	Earlier ID     `json:"earlier,omitzero"` // the run before which there are more; zero: there are none
+	Own     bool   `json:"own"`              // it is the caller's, who may go on with it
+}
+
+// Last is its newest turn, of those that it has here.
+func (c Chat) Last() Run { return c.Turns[0] }
+
+// AgentInfo is an agent of the workspace.
+type AgentInfo struct {
+	Name  string `json:"name"`
+	Model string `json:"model"` // by its name in the manifest
 }
 
 // SessionQuery selects sessions of workers.

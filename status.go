@@ -89,6 +89,7 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 		Pipeline:      copied(fold.Pipeline),
 		Control:       control,
 		ControlReason: reason,
+		Said:          fold.Said || fold.Program.Kind == ProgramTurn,
 	}
 	if len(fold.Life.Segments) > 0 {
 		run.Life = fold.life(condition, now)

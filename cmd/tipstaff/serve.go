@@ -84,7 +84,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 		MCP: opened.controlPlane(log, false).Handler()}
 	if !o.NoPage {
 		seen.Page = page.New(opened.control(), page.Options{Tokens: tokens, Version: version, Status: web.Status, Export: runner.Export, Log: log,
-			Daemon: opened.daemon(time.Now(), config.MaxDriving), Tools: opened.runner.Tools(), Memory: opened.Memory()})
+			Sessions: opened.runner.Sessions(), Daemon: opened.daemon(time.Now(), config.MaxDriving), Tools: opened.runner.Tools(), Memory: opened.Memory()})
 		told.Page = pageOf(seen.Page, &told, tokens)
 	}
 	site := opened.site(seen)

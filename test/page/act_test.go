@@ -18,32 +18,36 @@ import (
 	"github.com/tipstaff/tipstaff/test/webtest"
 )
 
-// formOf is a form of a page as a browser would send it, with fields set; a field without a
-// value is left out.
-func (p page) formOf(to string, pairs ...string) url.Values {
+// formAt is the form of a page that is sent to an address.
+func (p page) formAt(to string) *html.Node {
 	p.t.Helper()
 	for _, form := range p.all("form") {
-		if attr(form, "action") != to {
-			continue
+		if attr(form, "action") == to {
+			return form
 		}
-		all := url.Values{}
-		for _, n := range elements(form, func(n *html.Node) bool { return attr(n, "name") != "" && n.Data != "button" }) {
-			kind, on := attr(n, "type"), slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "checked" })
-			switch {
-			case n.Data == "textarea" && n.FirstChild != nil:
-				all.Set(attr(n, "name"), n.FirstChild.Data)
-			case kind == "file" || n.Data != "input" || (kind == "radio" || kind == "checkbox") && !on:
-			default:
-				all.Set(attr(n, "name"), attr(n, "value"))
-			}
-		}
-		for i := 0; i < len(pairs); i += 2 {
-			all.Set(pairs[i], pairs[i+1])
-		}
-		return all
 	}
 	p.t.Fatalf("no form sends to %s: %s", to, p.text())
 	return nil
+}
+
+// formOf is a form of a page as a browser would send it, with fields set.
+func (p page) formOf(to string, pairs ...string) url.Values {
+	p.t.Helper()
+	all := url.Values{}
+	for _, n := range elements(p.formAt(to), func(n *html.Node) bool { return attr(n, "name") != "" && n.Data != "button" }) {
+		kind, on := attr(n, "type"), slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "checked" })
+		switch {
+		case n.Data == "textarea" && n.FirstChild != nil:
+			all.Set(attr(n, "name"), n.FirstChild.Data)
+		case kind == "file" || n.Data != "input" || (kind == "radio" || kind == "checkbox") && !on:
+		default:
+			all.Set(attr(n, "name"), attr(n, "value"))
+		}
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		all.Set(pairs[i], pairs[i+1])
+	}
+	return all
 }
 
 func (p page) says(texts ...string) {

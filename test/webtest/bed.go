@@ -65,6 +65,8 @@ type Bed struct {
 	Says   func(context.Context, agent.Request) (string, error) // what models answer
 	// Answers is that with calls of tools and all else. nil: Says.
 	Answers func(agent.Request) agent.Response
+	// Speaks is that in pieces. nil: Answers.
+	Speaks func(context.Context, agent.Request, func(agent.Delta)) (agent.Response, error)
 
 	life    int
 	started time.Time
@@ -152,7 +154,7 @@ func (b *Bed) Open() {
 		seen := control
 		seen.Now = func() time.Time { return time.Now().Add(time.Duration(b.Ahead.Load())) }
 		o.Page = page.New(seen, page.Options{Tokens: tokens, Version: "test", Status: web.Status, Export: runner.Export, Log: log,
-			Daemon: b.daemon, Tools: b.Runner.Tools(), Memory: runner.Memory{Runner: b.Runner}})
+			Sessions: b.Runner.Sessions(), Daemon: b.daemon, Tools: b.Runner.Tools(), Memory: runner.Memory{Runner: b.Runner}})
 	}
 	b.Server = web.New(control, o)
 	listen := "127.0.0.1:0"
@@ -223,6 +225,9 @@ func (b *Bed) Caps() agent.Caps { return agent.Caps{ContextWindow: 100_000, MaxO
 
 // Stream implements [agent.Model].
 func (b *Bed) Stream(ctx context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {
+	if b.Speaks != nil {
+		return b.Speaks(ctx, r, emit)
+	}
 	if b.Answers != nil {
 		return b.Answers(r), nil
 	}

@@ -109,7 +109,7 @@ func (v *view) act(a *action) error {
 		var to string
 		to, err = v.once(in, func() (string, error) {
 			run, err := a.do(v, run, in)
-			return "/ui/runs/" + run.String(), err
+			return backTo(in, "/ui/runs/"+run.String()), err
 		})
 		if err == nil {
 			return v.redirect(to)

@@ -6,13 +6,10 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
-// kinPages show a run beside others, and what was said in it.
+// kinPages show a run beside others.
 var kinPages = pages{
-	"GET /ui/runs/{run}/talk":    (*view).talk,
-	"GET /ui/runs/{run}/family":  (*view).family,
-	"GET /ui/compare":            (*view).compare,
-	"GET /ui/sessions":           (*view).sessions,
-	"GET /ui/sessions/{session}": (*view).conversation,
+	"GET /ui/runs/{run}/family": (*view).family,
+	"GET /ui/compare":           (*view).compare,
 }
 
 // familyNested is how many ancestors are drawn one in another; older ones stand in a list.

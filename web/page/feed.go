@@ -135,6 +135,10 @@ func (f *feed) listen() {
 		f.followRun()
 		return
 	}
+	if session, is := chatOf(f.page.Path); is {
+		f.s.eachTurn(f.ctx, session, f.wake, f.hear)
+		return
+	}
 	if f.s.control.Follow == nil {
 		return
 	}
@@ -159,9 +163,14 @@ func (f *feed) followRun() {
 	if err != nil {
 		return // the next look says so
 	}
-	for e, err := range f.s.control.Runs.Events(f.ctx, tipstaff.EventsRequest{Run: f.run, After: r.HeadSeq, Follow: true, Stay: true}) {
+	_ = f.hear(r.ID, r.HeadSeq) // the next look says what is the matter
+}
+
+// hear wakes at every record of a run after one, until it has ended.
+func (f *feed) hear(run tipstaff.ID, after int64) error {
+	for e, err := range f.s.control.Runs.Events(f.ctx, tipstaff.EventsRequest{Run: run, After: after, Follow: true, Stay: true}) {
 		if err != nil {
-			return
+			return err
 		}
 		if e.Seq > 0 { // what is told beside the records changes no part
 			f.count(&e)
@@ -169,6 +178,7 @@ func (f *feed) followRun() {
 		}
 	}
 	f.wake()
+	return nil
 }
 
 // paint draws the page whenever it changes, until its run has ended or nobody is left.

@@ -187,12 +187,14 @@ func imageType(data []byte) string {
 	if len(data) > imageMost {
 		return ""
 	}
-	switch t := http.DetectContentType(data); t {
-	case "image/png", "image/jpeg", "image/gif", "image/webp":
+	if t := http.DetectContentType(data); slices.Contains(imageTypes, t) {
 		return t
 	}
 	return ""
 }
+
+// imageTypes are those of images that may be shown.
+var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // download hands bytes out as a file that no browser opens.
 func (v *view) download(name string, data []byte) error {

@@ -80,14 +80,25 @@ func (v *view) gateOf() (*gatePage, error) {
 	if err != nil {
 		return nil, err
 	}
+	all := v.r.FormValue("whole") != ""
+	if v.r.FormValue("part") == "" {
+		return v.gatePage(run, v.r.PathValue("gate"), all)
+	}
 	g, err := v.s.control.Runs.Gate(v.ctx(), run.ID, v.r.PathValue("gate"))
 	if err != nil {
 		return nil, err
 	}
-	page := &gatePage{Run: run, Gate: g, All: v.r.FormValue("whole") != ""}
-	if v.r.FormValue("part") != "" { // what becomes of it, not what it is about
-		return page, v.state(page)
+	page := &gatePage{Run: run, Gate: g, All: all} // what becomes of it, not what it is about
+	return page, v.state(page)
+}
+
+// gatePage is a gate of a run; all: nothing of what it asks about is cut.
+func (v *view) gatePage(run tipstaff.Run, gate string, all bool) (*gatePage, error) {
+	g, err := v.s.control.Runs.Gate(v.ctx(), run.ID, gate)
+	if err != nil {
+		return nil, err
 	}
+	page := &gatePage{Run: run, Gate: g, All: all}
 	shown := tipstaff.Subject(g)
 	if page.All {
 		shown = tipstaff.WholeSubject(g)
@@ -217,9 +228,9 @@ func (v *view) decide() error {
 		case err != nil && len(got.Raw) > 0: // it is recorded, and only going on has failed
 			return page.address() + "?done=stays", nil
 		case got.Replayed:
-			return page.address() + "?done=again", err
+			return backTo(in, page.address()+"?done=again"), err
 		}
-		return page.address() + "?done=recorded", err
+		return backTo(in, page.address()+"?done=recorded"), err
 	})
 	if err != nil {
 		return v.refused(page, d, err)

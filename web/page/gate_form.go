@@ -19,6 +19,7 @@ type gateForm struct {
 	Fields  []field
 	Typed   url.Values // what was sent before; nil: nothing was
 	Key     string
+	ID      string // what its elements are called besides, where there are several forms
 	Resume  bool   // nobody drives the run: it may go on at once
 	Scope   string // that is missing; "": none is
 }

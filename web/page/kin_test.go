@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -69,11 +70,12 @@ func withText(s string) map[string]any {
 	step := &tipstaff.ConversationStep{Number: 1, Model: s, Started: at, Ended: at, Reason: s, Usage: &tipstaff.ModelUsage{InputTokens: 1, CostUSD: &cost}, Attempts: 2, Cut: tipstaff.AgentCut{Elided: 1, Shortened: 1, Dropped: 1}, Reasoning: s, Answer: 4}
 	call := func(arguments, outcome string) *tipstaff.ConversationCall {
 		return &tipstaff.ConversationCall{ID: s, Name: s, URI: s, Arguments: json.RawMessage(arguments), Decision: s, DecidedBy: s, Rule: s, Gate: s, Note: s, Outcome: outcome, Code: s, Result: s, Cut: 9, Ref: s, Record: 7,
-			RecordRun: other, Started: at, Ended: at, TookMS: 1, Untrusted: true}
+			RecordRun: other, Started: at, Ended: at, TookMS: 1, Untrusted: true, Media: []tipstaff.ConversationMedia{{Type: s, Bytes: 1, Digest: s}, {Type: "image/png", Bytes: 1, Digest: s, Kept: true}}}
 	}
 	said := &tipstaff.Conversation{Items: []tipstaff.ConversationItem{
 		{Role: tipstaff.RoleUser, Text: s, Ref: s, Path: s, At: at},
 		{Role: tipstaff.RoleAssistant, Text: s, Step: step, Path: s, Seq: 3, Run: id, At: at, Inside: inside},
+		{Role: tipstaff.RoleAssistant, Step: &tipstaff.ConversationStep{Model: s}, Path: s, Told: s, Seq: 3, Run: id},
 		{Role: tipstaff.RoleError, Text: s, Code: s, Seq: 4, Run: id},
 		{Role: tipstaff.RoleWorker, Text: s, Code: s, Ref: s, Seq: 5, Run: id, Inside: inside},
 		{Role: s, Text: s, Seq: 6, Run: id},
@@ -93,10 +95,17 @@ func withText(s string) map[string]any {
 		Rows:   []tipstaff.CompareRow{{Path: s, Kind: s, A: cell, B: cell, Differs: []string{s}}, {Path: s + s, Kind: s, A: cell, Differs: []string{"only_a"}}, {Path: s, B: cell, Differs: []string{"only_b"}}},
 		Values: []tipstaff.CompareValue{{Name: s, A: quoted}, {Name: "bound/" + s, B: json.RawMessage("7")}, {Name: "input/" + s, A: json.RawMessage(s), B: quoted}}}}
 	compared.fill(0)
+	inChat := transcriptOf(run, said, 0, len(said.Items))
+	short := cutBytes(s, 4000) // as subjects and errors are
+	gate := tipstaff.Gate{ID: other, Kind: tipstaff.Approval, Question: short, Path: s, Digest: "sha256:00", Actions: []string{"allow", "deny"}}
+	inChat.Asks = []*transcriptGate{{Page: &gatePage{Run: run, Gate: gate, Subject: []subjectRow{{Name: short, Text: short}, {Block: []string{short}}}, Form: &gateForm{ID: "-1", Actions: []gateAction{{Name: "allow", Command: short}}}}, Back: "/ui/sessions/x"}}
+	chat := tipstaff.Chat{Session: s, Opening: s, Turns: []tipstaff.Run{run}, Earlier: id, Own: true}
+	typed := chatForm{Typed: url.Values{"message": {tipstaff.PrintableProse(s)}}, Wrong: &errorPage{Text: short, Hint: short, // a draft comes back as it was typed
+		Problems: []tipstaff.Problem{{Message: short}}}}
 	return map[string]any{
 		"talk":     transcriptPage{runView: shown, Path: s, Places: []tipstaff.ConversationPlace{{Path: s}, {Path: "another"}}, Talk: transcriptOf(run, said, 0, len(said.Items))},
-		"session":  chatPage{Session: s, Opening: s, Turns: []transcript{transcriptOf(run, said, 0, len(said.Items))}, Earlier: id},
-		"sessions": sessionsPage{Heads: []tipstaff.Run{run}, Next: id},
+		"session":  chatPage{Chat: chat, Shown: []transcript{inChat}, Form: typed},
+		"sessions": tipstaff.ChatPage{Chats: []tipstaff.Chat{chat}, Next: id},
 		"family":   familyPage{runView: shown, Older: older, Tree: tree, Cut: true},
 		"compare":  compared,
 	}

@@ -40,7 +40,7 @@ var assets = sync.OnceValue(func() string {
 })
 
 // sheets are the style sheets of all pages; a later one wins.
-var sheets = []string{"tokens", "app", "run", "gate", "journal", "family", "proof", "everyone"}
+var sheets = []string{"tokens", "app", "run", "gate", "journal", "family", "proof", "chat", "everyone"}
 
 // sheet is all of them as one, so that a browser asks once before it paints.
 var sheet = sync.OnceValue(func() (all []byte) {

@@ -16,8 +16,9 @@ const maxForm = 4 << 20
 // Options are what a page works with besides the control plane. Tokens, Tools and Memory are
 // required.
 type Options struct {
-	Tokens  *tipstaff.Tokens
-	Version string
+	Tokens   *tipstaff.Tokens
+	Sessions tipstaff.Sessions // required
+	Version  string
 	// Status is the HTTP status of a code. nil: it is 500.
 	Status func(tipstaff.Code) int
 	// Export writes a run to a new folder that verifies on its own. nil: exports are not offered.
@@ -33,19 +34,20 @@ type Options struct {
 
 // Site answers what is asked for under /ui.
 type Site struct {
-	control tipstaff.Control
-	o       Options
-	mux     *http.ServeMux
-	signins *signins
-	streams streams
-	feeds   feeds
-	folds   *folds
-	layouts layouts
-	acts    acts
-	decided pace
-	cross   *http.CrossOriginProtection
-	now     func() time.Time
-	proving busy // sessions that have a run verified or exported
+	control     tipstaff.Control
+	o           Options
+	mux         *http.ServeMux
+	signins     *signins
+	streams     streams
+	feeds       feeds
+	folds       *folds
+	layouts     layouts
+	acts        acts
+	decided     pace
+	transcripts transcripts
+	cross       *http.CrossOriginProtection
+	now         func() time.Time
+	proving     busy // sessions that have a run verified or exported
 }
 
 // New makes the page of a control plane.
@@ -67,7 +69,7 @@ func New(control tipstaff.Control, o Options) *Site {
 	for pattern, do := range open {
 		s.handle(pattern, do, false)
 	}
-	for _, pages := range []pages{framePages, runPages, gatePages, recordPages, kinPages, actPages(), newPages, toolPages, memoryPages} {
+	for _, pages := range []pages{framePages, runPages, gatePages, recordPages, kinPages, chatPages, actPages(), newPages, toolPages, memoryPages} {
 		for pattern, do := range pages {
 			s.handle(pattern, do, true)
 		}

@@ -39,7 +39,7 @@ type live struct {
 
 // liveSources send frames of their own along with the parts of a page, until ctx ends. A frame
 // that is not taken at once may be dropped.
-var liveSources []func(ctx context.Context, l *live, frames chan<- []byte)
+var liveSources = []func(ctx context.Context, l *live, frames chan<- []byte){tellLive}
 
 var (
 	partName = regexp.MustCompile(`^([a-z][a-z-]{0,30})(?:~([0-9a-f]{16}))?$`)

@@ -1,13 +1,9 @@
 package page
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -34,17 +30,15 @@ type transcript struct {
 	Usage   tipstaff.ModelUsage
 	Earlier string // the address of the part before; "": there is none
 	Later   string
+	Asks    []*transcriptGate // open gates that are about no call
 }
 
 // transcriptItem is one message or call.
 type transcriptItem struct {
 	tipstaff.ConversationItem
-	run tipstaff.ID
-}
-
-// talks reports whether somebody may have said something in a run.
-func talks(r tipstaff.Run) bool {
-	return r.Turn != nil || len(r.Workers) > 0 || r.Bounds[tipstaff.BoundModelCalls].Used > 0
+	run    tipstaff.ID
+	Speaks bool            // it is a step that has not ended, and may still be
+	Ask    *transcriptGate // the gate that asks about the call, while it is open; nil: there is none
 }
 
 // talk is the conversation of a turn, a step or a stage.
@@ -80,6 +74,12 @@ func (v *view) talk() error {
 			return err
 		}
 		page.Talk = page.part(said, from)
+		if at == 0 {
+			err = v.asks(&page.Talk, page.address(page.Path))
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return v.show("talk", "Talk · "+nameOf(r), page)
 }
@@ -118,8 +118,15 @@ func (p transcriptPage) Others() (all []filter) {
 
 func transcriptOf(r tipstaff.Run, said *tipstaff.Conversation, from, to int) transcript {
 	t := transcript{Run: r, Usage: said.Usage}
-	for _, it := range said.Items[from:to] {
-		t.Items = append(t.Items, transcriptItem{it, r.ID})
+	last := map[string]int{} // by agent: what it said last
+	for i, it := range said.Items[from:to] {
+		t.Items = append(t.Items, transcriptItem{ConversationItem: it, run: r.ID})
+		if it.Call == nil {
+			last[it.Path+"|"+it.Invocation+"|"+it.Parent] = i
+		}
+	}
+	for _, i := range last {
+		t.Items[i].Speaks = t.Items[i].Step != nil && t.Items[i].Step.Ended.IsZero() && !r.State.Terminal()
 	}
 	return t
 }
@@ -173,102 +180,8 @@ func (i transcriptItem) Record() string { return recordAddress(i.Run, i.Seq) }
 // File is the address of a text that is in no record.
 func (i transcriptItem) File() string { return fileAddress(i.run, i.Ref) }
 
-// State is the outcome of a call, as a state that has a mark.
-func (i transcriptItem) State() string {
-	switch i.Call.Outcome {
-	case tipstaff.CallOK:
-		return "done"
-	case tipstaff.CallError:
-		return "failed"
-	case tipstaff.CallAsked:
-		return "waiting"
-	}
-	return "running"
-}
-
-// Took is how long a call took.
-func (i transcriptItem) Took() time.Duration {
-	if i.Call.Ended.IsZero() {
-		return -1
-	}
-	return time.Duration(i.Call.TookMS) * time.Millisecond
-}
-
-// Result is what the call gave, as far as it is shown.
-func (i transcriptItem) Result() string { return passage(cutBytes(i.Call.Result, valueMost)) }
-
-// ResultMore is how many bytes of the result are left out.
-func (i transcriptItem) ResultMore() int64 {
-	return i.Call.Cut + int64(len(i.Call.Result)-len(cutBytes(i.Call.Result, valueMost)))
-}
-
-// Whole is the address of all of the result; "": nothing has it.
-func (i transcriptItem) Whole() string {
-	if i.Call.Record > 0 {
-		return recordAddress(i.Call.RecordRun, i.Call.Record)
-	}
-	return fileAddress(i.run, i.Call.Ref)
-}
-
-// Gate is the address of the gate that asks about the call.
-func (i transcriptItem) Gate() string {
-	if i.Call.Gate == "" {
-		return ""
-	}
-	return "/ui/runs/" + i.run.String() + "/gates/" + url.PathEscape(i.Call.Gate)
-}
-
-// argument is one of a call.
-type argument struct {
-	Name, Value string
-	More        int // bytes that are left out
-}
-
-// Arguments are those of a call, in the order in which they were given.
-func (i transcriptItem) Arguments() (all []argument) {
-	in := json.NewDecoder(bytes.NewReader(i.Call.Arguments))
-	if begin, err := in.Token(); err != nil || begin != json.Delim('{') || !json.Valid(i.Call.Arguments) {
-		return []argument{argumentOf("", i.Call.Arguments)}
-	}
-	for in.More() {
-		var value json.RawMessage
-		name, _ := in.Token()
-		if in.Decode(&value) != nil || len(all) == argumentsMost {
-			break
-		}
-		all = append(all, argumentOf(fmt.Sprint(name), value))
-	}
-	return all
-}
-
-// argumentOf shows strings as the text that they are, and all else as JSON.
-func argumentOf(name string, value json.RawMessage) argument {
-	shown := valueText(value)
-	a := argument{Name: name, Value: cutBytes(shown, valueMost)}
-	a.More, a.Value = len(shown)-len(a.Value), passage(a.Value)
-	return a
-}
-
-// valueText is a JSON value for people.
-func valueText(value json.RawMessage) string {
-	var s string
-	if json.Unmarshal(value, &s) == nil && !bytes.Equal(value, []byte("null")) {
-		return s
-	}
-	var b bytes.Buffer
-	if json.Indent(&b, value, "", "  ") == nil {
-		return b.String()
-	}
-	return string(value)
-}
-
-// First is the argument that stands in the line of a call.
-func (i transcriptItem) First() string {
-	if all := i.Arguments(); len(all) > 0 {
-		return cut(tipstaff.Printable(all[0].Value), 60)
-	}
-	return ""
-}
+// ToldPath is what the item is known by to those who hear what is told.
+func (i transcriptItem) ToldPath() string { return toldPath(i.run, i.Told) }
 
 // cutBytes leaves at most so many bytes of a text, and no half character.
 func cutBytes(s string, most int) string {

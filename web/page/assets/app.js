@@ -1,6 +1,7 @@
 // What every page does.
 import { remember } from "./parts.js";
 import { tellTimes } from "./times.js";
+import "./chat.js"; // before the stream, which asks for the page by its address
 import "./stream.js";
 import "./keys.js";
 import "./notify.js";

@@ -3,7 +3,17 @@
 // else. The server asks once more where this script has not marked the form.
 const wait = 600; // ms
 
-for (const form of document.querySelectorAll("form[data-guard]")) guard(form);
+const guarded = new WeakSet();
+guardAll();
+document.addEventListener("tipstaff:part", guardAll); // a part may bring a gate
+
+function guardAll() {
+  for (const form of document.querySelectorAll("form[data-guard]")) {
+    if (guarded.has(form)) continue;
+    guarded.add(form);
+    guard(form);
+  }
+}
 
 function guard(form) {
   const buttons = [...form.querySelectorAll("button[name=action]:not(:disabled)")];
@@ -43,7 +53,7 @@ function guard(form) {
   sizes.observe(document.body);
   addEventListener("scroll", look, { passive: true, capture: true });
   document.addEventListener("visibilitychange", look);
-  const looking = setInterval(look, 100);
+  const looking = setInterval(() => (form.isConnected ? look() : clearInterval(looking)), 100);
   look();
 
   // A gate that is closed by somebody else, by its expiry or by the end of its run loses its
