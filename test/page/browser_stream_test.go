@@ -50,7 +50,7 @@ func TestBrowserStream(t *testing.T) {
 	g := newGround(t)
 	g.write("steps.yaml", sleeping(12, "120ms"))
 	g.write("long-steps.yaml", sleeping(40, "100ms"))
-	for _, name := range []string{"stream.mjs", "keep.mjs", "over.mjs"} {
+	for _, name := range []string{"over.mjs", "stream.mjs", "keep.mjs"} {
 		g.script(name)
 	}
 }
