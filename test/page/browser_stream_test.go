@@ -46,10 +46,27 @@ func (g *ground) with(name string, does map[string]func(), env ...string) {
 	}
 }
 
-func TestBrowserStream(t *testing.T) {
+// sleepManifest lets plans sleep as often as they like, and pages be asked for at any port.
+const sleepManifest = `
+allowed_effects: [read, idempotent]
+servers: {builtin: {tools: {sleep: {effect: read}}}}
+serve: {hosts: [127.0.0.1]}
+`
+
+// newSleepingGround is one with plans of many short steps.
+func newSleepingGround(t *testing.T) *ground {
+	t.Helper()
 	g := newGround(t)
+	g.stop()
+	g.write("tipstaff.yaml", sleepManifest)
 	g.write("steps.yaml", sleeping(12, "120ms"))
 	g.write("long-steps.yaml", sleeping(40, "100ms"))
+	g.serve()
+	return g
+}
+
+func TestBrowserStream(t *testing.T) {
+	g := newSleepingGround(t)
 	for _, name := range []string{"stream.mjs", "keep.mjs", "over.mjs"} {
 		g.script(name)
 	}
@@ -95,23 +112,11 @@ func (g *ground) other() string {
 }
 
 func TestBrowserCut(t *testing.T) {
-	g := newGround(t)
-	g.write("steps.yaml", sleeping(12, "120ms"))
-	g.stop()
-	manifest, err := os.ReadFile("testdata/ground/tipstaff.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.write("tipstaff.yaml", string(manifest)+"serve: {hosts: [127.0.0.1]}\n") // at whichever port
-	g.serve()
+	g := newSleepingGround(t)
 	g.script("cut.mjs", "TIPSTAFF_PAGE=http://"+cutting(t, g.addr))
 }
 
-func TestBrowserSlow(t *testing.T) {
-	g := newGround(t)
-	g.write("long-steps.yaml", sleeping(60, "100ms"))
-	g.script("slow.mjs")
-}
+func TestBrowserSlow(t *testing.T) { newSleepingGround(t).script("slow.mjs") }
 
 // cutting forwards connections, and breaks off each that carries a stream after its first event.
 func cutting(t *testing.T, to string) string {
