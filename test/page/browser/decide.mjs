@@ -141,7 +141,8 @@ async function moved(page) {
     await page.mouse.up();
     await shifted.catch(() => {}); // the page may be another by now
     await rest(300);
-    const saw = JSON.parse(await page.evaluate(() => sessionStorage.getItem("saw")));
+    let saw;
+    await until("what it saw", async () => (saw = JSON.parse(await page.evaluate(() => sessionStorage.getItem("saw")).catch(() => null)))); // a page may be on its way
     // Meant is what was pressed and let go before anything had moved, and was that very button.
     saw.meant = saw.sent === "approve" && !(saw.moved < saw.at.click);
     return saw;
