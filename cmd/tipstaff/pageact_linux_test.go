@@ -200,3 +200,36 @@ func TestActionsOnThePageAreTheirCommands(t *testing.T) {
 		})
 	}
 }
+
+// A gate whose form is open is decided at a terminal, or by an agent over MCP: another decision
+// says so and keeps what was typed, the same is a success.
+func TestAGateIsDecidedElsewhereWhileItsFormIsOpen(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t, conditions)
+	w.endLaunched()
+	a := asker{w, w.overStdio(t, "2026-07-28")}
+	b := w.serves().browse(t)
+	for by, decide := range map[string]func(run, gate string){
+		"local:cli": func(run, gate string) { w.Must(0, "decide", run, gate, "approve", "--note", "seen") },
+		"local:mcp": func(run, gate string) {
+			a.tools.call("", "gate_decide", map[string]any{"run_id": run, "gate_id": gate, "action": "approve", "note": "seen"})
+		},
+	} {
+		run := a.parked("question.yaml").String()
+		path, page := b.opened(w, run)
+		form := page.form(t, "/decision")
+		decide(run, path[strings.LastIndexByte(path, '/')+1:])
+		head := w.show(run).HeadSeq
+		late := b.post(form.to, form.with("action", "deny", "note", "not\nthis", "confirmed", "1", "resume", ""))
+		if late.status != http.StatusConflict || !late.says("It was decided otherwise before") || !late.says("not this") || !late.says("Decided approve") || !late.says("By "+by) {
+			t.Errorf("after a decision by %s another is answered %d: %s", by, late.status, late.text())
+		}
+		same := b.post(form.to, form.with("action", "approve", "note", "seen", "confirmed", "1", "resume", ""))
+		if same.status != http.StatusSeeOther || !b.get(same.to).says("It was decided so before.") {
+			t.Errorf("after a decision by %s the same is answered %d: %s", by, same.status, same.text())
+		}
+		if now := w.show(run).HeadSeq; now != head {
+			t.Errorf("after a decision by %s, record %d was written", by, now)
+		}
+	}
+}

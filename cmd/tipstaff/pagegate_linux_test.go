@@ -323,7 +323,7 @@ func TestAnswersOnThePageAreTakenAsTyped(t *testing.T) {
 			t.Errorf("%s is not open any more", path)
 		}
 	}
-	for text, want := range map[string]string{"false": "false", "0": "0", `""`: `""`, "a\nb": `"a\nb"`} {
+	for text, want := range map[string]string{"false": "false", "0": "0", `""`: `""`, "a\nb": `"a\nb"`, `{"a": [1, {}]}`: `{"a":[1,{}]}`} {
 		_, page := b.opened(w, a.parked("clarification.yaml").String())
 		form := page.form(t, "/decision")
 		p := b.post(form.to, form.with("action", "answer", "answer", text, "confirmed", "1", "resume", ""))
