@@ -321,6 +321,9 @@ func (p *pageReader) look(ctx context.Context, c *http.Client, run string) error
 	if err != nil {
 		return err
 	}
+	if res.StatusCode == http.StatusNoContent { // the run has ended: there is nothing to follow
+		return res.Body.Close()
+	}
 	if res.StatusCode != http.StatusOK {
 		return errors.Join(fmt.Errorf("a stream is answered %s", res.Status), res.Body.Close())
 	}
