@@ -55,7 +55,7 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, said := range []string{"model is scripted", "Ada asks for the notes by Friday", "run  completed  success", "root/post/in_doubt  waiting", "conformance: ok", "signature_invalid", "(exit code 6)", "deliver  check passed  test", "deliver  delivered  tipstaff/deliver/"} {
+	for _, said := range []string{"model is scripted", "Ada asks for the notes by Friday", "run  completed  success", "root/post/in_doubt  waiting", "conformance: ok", "signature_invalid", "(exit code 6)", "deliver  check passed  test", "deliver  delivered  tipstaff/deliver/", "This run is then at http://127.0.0.1:"} {
 		if !strings.Contains(string(out), said) {
 			t.Errorf("the demo never says %q:\n%s", said, out)
 		}

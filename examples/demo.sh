@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # From an agent to its proof, in a folder that is gone afterwards: an agent that
 # works through an MCP server and needs an approval, a plan with a gate, a run that
-# is killed while it posts a letter, an export that is tampered with, and a change of
-# code that workers make and that ends as a branch. At a terminal you answer the first
+# is killed while it posts a letter, an export that is tampered with, a change of
+# code that workers make and that ends as a branch, and its page in a browser. At a terminal you answer the first
 # questions yourself.
 set -euo pipefail
 
@@ -156,6 +156,26 @@ try 0 tipstaff decide @ 'delivery#1' approve --note "as I wanted it"
 try 0 tipstaff resume @ --unattended
 try 0 git log --branches --oneline
 try 0 tipstaff verify @
+
+say "8. The same in a browser: what waits for you, what runs do, what they cost, and the proof."
+printf '\n$ tipstaff serve &\n'
+tipstaff serve --addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0 >serve.log 2>&1 &
+pid=$!
+until grep -q '^http ' serve.log; do
+	kill -0 "$pid" 2>/dev/null || { cat serve.log >&2; exit 1; }
+	sleep 0.05
+done
+address=$(sed -n 's/^http \([^ ]*\).*/\1/p' serve.log)
+run=$(tipstaff show @ --json | grep -o '"run_id": *"[0-9A-Z]*"' | head -n 1 | cut -d '"' -f 4)
+try 0 tipstaff serve --link --addr "$address"
+say "That link signs you in, once. This run is then at http://$address/ui/runs/$run"
+if [ -n "$attended" ]; then
+	say "Press Enter when you have seen it."
+	read -r _ || true
+fi
+kill "$pid"
+wait "$pid" 2>/dev/null || true
+pid=
 cd ..
 
-say "Done. Nothing of this is left behind."
+say "Done. Nothing of this is left behind. In a workspace of your own, tipstaff serve shows the page at http://127.0.0.1:8080/ui/"

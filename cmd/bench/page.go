@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptrace"
@@ -240,10 +239,9 @@ func (p *pageReader) layout(b *bench) (rows []row, err error) {
 		stages int
 		limit  time.Duration
 	}{{60, 5 * time.Millisecond}, {300, 50 * time.Millisecond}} {
-		chance := rand.New(rand.NewPCG(1, 2))
 		d := page.Diagram{Nodes: make([]page.DiagramNode, c.stages)}
 		for i := range c.stages - 1 {
-			d.Edges = append(d.Edges, page.DiagramEdge{From: i, To: i + 1}, page.DiagramEdge{From: i, To: min(c.stages-1, max(0, i+chance.IntN(12)-4))})
+			d.Edges = append(d.Edges, page.DiagramEdge{From: i, To: i + 1}, page.DiagramEdge{From: i, To: min(c.stages-1, max(0, i+i*7%12-4))})
 		}
 		var took []float64
 		for range b.rounds {
@@ -320,6 +318,9 @@ func (p *pageReader) look(ctx context.Context, c *http.Client, run string) error
 	res, err := c.Do(req)
 	if err != nil {
 		return err
+	}
+	if res.StatusCode == http.StatusNoContent { // the run has ended: there is nothing to follow
+		return res.Body.Close()
 	}
 	if res.StatusCode != http.StatusOK {
 		return errors.Join(fmt.Errorf("a stream is answered %s", res.Status), res.Body.Close())

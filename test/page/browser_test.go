@@ -135,3 +135,4 @@ func TestBrowserPages(t *testing.T) { newGround(t).script("pages.mjs") }
 func TestBrowserEveryone(t *testing.T) { newGround(t).script("everyone.mjs") }
 func TestBrowserKeyboard(t *testing.T) { newGround(t).script("keyboard.mjs") }
 func TestBrowserNoScript(t *testing.T) { newGround(t).script("noscript.mjs") }
+func TestBrowserHostile(t *testing.T)  { newGround(t).script("hostile.mjs") }

@@ -92,13 +92,13 @@ func passage(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// shortDigest is enough of a digest to tell it from its neighbours.
+// shortDigest is enough of a digest or an id to tell it from its neighbours.
 func shortDigest(s string) string {
-	kind, hex, found := strings.Cut(s, ":")
-	if !found || len(hex) <= 12 {
-		return printed(s, 200)
+	kind := s[:strings.IndexByte(s, ':')+1]
+	if rest := s[len(kind):]; len(rest) > 12 {
+		return printed(kind+rest[:6]+"…"+rest[len(rest)-4:], 40)
 	}
-	return printed(kind+":"+hex[:6]+"…"+hex[len(hex)-4:], 40)
+	return printed(s, 200)
 }
 
 // shortID is enough of an id to tell it from its neighbours.

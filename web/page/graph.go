@@ -16,7 +16,8 @@ const (
 	graphStages  = 300 // above that there is the table alone
 	graphName    = 16
 	graphNote    = 20
-	graphFits    = 60 // stages that fit the width
+	graphFits    = 60  // stages that fit the width
+	graphRows    = 100 // edges in the table, at once
 	layoutsMost  = 64
 	edgeThinnest = 1.5
 	edgeThickest = 4.0
@@ -51,7 +52,10 @@ type drawnGraph struct {
 	Summary       string
 	Nodes         []drawnNode
 	Edges         []drawnEdge
+	Bundles       []bundle // of a large graph: its lines, which are too many to be elements each
+	Overview      []bundle // of a large graph: its boxes by state
 	Table         []edgeRow
+	From, Of      int // the first row of the table, and all of them
 	Moves         []tipstaff.GraphMove
 	Error         string
 }
@@ -106,7 +110,8 @@ func (p *runPage) Graph() *drawnGraph {
 	if err != nil {
 		return &drawnGraph{Error: p.failed(err)}
 	}
-	return draw(g, p.run.Program.Digest, &p.v.s.layouts)
+	from, _ := strconv.Atoi(p.v.r.FormValue("edges")) // what is no number is the beginning
+	return draw(g, p.run.Program.Digest, &p.v.s.layouts).window(max(0, from))
 }
 
 // draw places the graph of a pipeline, whose program has a digest.
@@ -123,7 +128,10 @@ func draw(g tipstaff.Graph, digest string, layouts *layouts) *drawnGraph {
 	d.Drawn, d.Width, d.Height = true, l.Width, l.Height
 	for i, box := range l.Nodes {
 		if i < len(g.Stages) {
-			d.Nodes = append(d.Nodes, stageOf(&g.Stages[i], box))
+			n := stageOf(&g.Stages[i], box)
+			if d.Nodes = append(d.Nodes, n); d.Large {
+				bundled(&d.Overview, n.State.Class, "").Lines += fmt.Sprintf("M%d %dh%dv%dh-%dz", box.X, box.Y, box.W, box.H, box.W)
+			}
 			continue
 		}
 		n := drawnNode{Rect: box, Name: names[i], Title: names[i], Shape: "question"}
@@ -133,7 +141,12 @@ func draw(g tipstaff.Graph, digest string, layouts *layouts) *drawnGraph {
 		d.Nodes = append(d.Nodes, n)
 	}
 	for i, c := range l.Edges {
-		d.Edges = append(d.Edges, edgeOf(&g, edges[i], c))
+		e := edgeOf(&g, edges[i], c)
+		if d.Large {
+			b := bundled(&d.Bundles, e.Class, e.Width)
+			b.Lines, b.Heads = b.Lines+e.Line, b.Heads+e.Head
+		}
+		d.Edges = append(d.Edges, e)
 	}
 	return d
 }
@@ -324,13 +337,6 @@ func head(c Curve) string {
 	}
 	return fmt.Sprintf("M%d %dl-4 -7h8z", to.X, to.Y)
 }
-
-// overviewSide is the longest side of the overview of a large graph.
-const overviewSide = 180
-
-// OverWidth and OverHeight are those of the overview.
-func (d *drawnGraph) OverWidth() int  { return max(8, d.Width*overviewSide/max(d.Width, d.Height)) }
-func (d *drawnGraph) OverHeight() int { return max(8, d.Height*overviewSide/max(d.Width, d.Height)) }
 
 // Link is the address of its panel.
 func (n drawnNode) Link(run tipstaff.ID, at *atBar) string { return nodeLink(run, n.Path, at) }

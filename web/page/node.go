@@ -123,7 +123,7 @@ func (p *nodePage) read(f *fold) error {
 	if chosen != nil {
 		p.Path = chosen.Path
 	}
-	p.Node, p.Below = *branchOf(&n), treeOf(rowsBelow(rows, at))
+	p.Node, p.Below = *branchOf(&n), treeOf(rowsBelow(rows, at), treeRows)
 	p.From, p.To = n.Started, n.Ended
 	for i, s := range slices.Backward(n.Spans()) {
 		if len(p.Calls) == nodeCalls {

@@ -94,7 +94,14 @@ type runPage struct {
 
 // Tree is the run as a tree.
 func (p *runPage) Tree() (t tree) {
-	err := p.fold(func(f *fold) error { t = treeOf(f.view.Rows(p.now(f))); return nil })
+	err := p.fold(func(f *fold) error {
+		most := treeRows
+		if p.run.Program.Kind == tipstaff.ProgramPipeline && len(f.view.Roots[0].Children) > graphFits {
+			most = treeBeside
+		}
+		t = treeOf(f.view.Rows(p.now(f)), most)
+		return nil
+	})
 	t.Error = p.failed(err)
 	return t
 }

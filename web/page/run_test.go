@@ -366,7 +366,7 @@ func TestLargeBranches(t *testing.T) {
 			deep = append(deep, r)
 		}
 	}
-	got := treeOf(deep)
+	got := treeOf(deep, treeRows)
 	last := got.Roots[29]
 	if got.Rows != treeRows || len(got.Roots) != 30 || last.Children[len(last.Children)-1].Path != "29/29" || last.More != 30-len(last.Children) {
 		t.Errorf("a tree of 930 rows is shown with %d, its failure %v", got.Rows, last.Children)

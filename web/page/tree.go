@@ -10,6 +10,7 @@ import (
 // fits on a page.
 const (
 	treeRows     = 400
+	treeBeside   = 100 // beside a large graph
 	treeChildren = 200
 	treeFirst    = 50 // of a branch with more than treeChildren
 )
@@ -44,7 +45,7 @@ type branch struct {
 }
 
 // treeOf nests rows of a view. It copies what it shows: the view goes on.
-func treeOf(rows []tipstaff.Row) tree {
+func treeOf(rows []tipstaff.Row, most int) tree {
 	top := &branch{}
 	stack := []*branch{top} // by depth
 	for i := range rows {
@@ -59,7 +60,7 @@ func treeOf(rows []tipstaff.Row) tree {
 			}
 		}
 	}
-	t := tree{Rows: top.choose()}
+	t := tree{Rows: top.choose(most)}
 	top.settle()
 	t.Roots, t.More = top.Children, top.More
 	return t
@@ -79,9 +80,9 @@ func branchOf(r *tipstaff.Row) *branch {
 		Timed: r.Timed, Cost: r.Cost, Child: r.Child, Gates: r.Gates, Superseded: r.Superseded}
 }
 
-// choose marks the rows that are shown, at most treeRows: level by level, first those on the
+// choose marks the rows that are shown, at most so many: level by level, first those on the
 // way to what has failed, runs or waits. It gives their number.
-func (b *branch) choose() (rows int) {
+func (b *branch) choose(most int) (rows int) {
 	for _, wanted := range []bool{true, false} {
 		for level := []*branch{b}; len(level) > 0; {
 			var next []*branch
@@ -91,7 +92,7 @@ func (b *branch) choose() (rows int) {
 						continue
 					}
 					if !c.visible {
-						if rows >= treeRows {
+						if rows >= most {
 							return rows
 						}
 						c.visible = true

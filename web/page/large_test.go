@@ -1,0 +1,92 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// elementsMost is how many elements a page may have, however large its run is.
+const elementsMost = 6000
+
+// wide is a plan with many steps below one, each of which fails once and is tried again.
+func wide(s *told, steps int) {
+	s.tell(tipstaff.KindRunStarted, "", map[string]any{"kind": "cli", "epoch": 1, "pid": 1})
+	for i := range steps {
+		path := fmt.Sprintf("root/s%d", i)
+		s.tell(tipstaff.KindEffectIntended, path, map[string]any{"name": "tool.call", "class": "read", "attempt": 1})
+		s.tell(tipstaff.KindEffectFailed, path, map[string]any{"attempt": 1, "error": map[string]any{"code": "tool_error", "message": strings.Repeat("long ", 1000)}})
+		s.tell(tipstaff.KindEffectIntended, path, map[string]any{"name": "tool.call", "class": "read", "attempt": 2})
+		s.tell(tipstaff.KindEffectFinished, path, map[string]any{"attempt": 2, "error": map[string]any{"code": "tool_error", "message": "again"}})
+	}
+}
+
+// tall is a pipeline with many stages, twice as many edges, and loops.
+func tall(s *told, stages int) {
+	s.shape = tipstaff.Graph{Name: "tall", MaxIterations: 9}
+	name := func(i int) string { return fmt.Sprintf("stage%d", i) }
+	for i := range stages {
+		s.shape.Stages = append(s.shape.Stages, tipstaff.GraphStage{Name: name(i), Kind: "model", Entry: i == 0})
+		s.shape.Edges = append(s.shape.Edges, tipstaff.GraphEdge{From: name(i), To: name(max(0, i-i%7)), Kind: tipstaff.EdgeRoute, Back: true, Limit: 2})
+		if i > 0 {
+			s.shape.Edges = append(s.shape.Edges, tipstaff.GraphEdge{From: name(i - 1), To: name(i), Kind: tipstaff.EdgeRoute})
+		}
+	}
+	s.tell(tipstaff.KindRunStarted, "", map[string]any{"kind": "cli", "epoch": 1, "pid": 1})
+	for i := range stages {
+		s.move(name(max(0, i-1)), name(i), "default", 0, 1)
+		s.tell(tipstaff.KindStageStarted, name(i)+"#1", map[string]any{"stage": name(i), "visit": 1, "attempt": 1})
+		s.tell(tipstaff.KindStageFinished, name(i)+"#1", map[string]any{"stage": name(i), "visit": 1, "outcome": "success", "attempts": 1, "duration_ms": 1500})
+	}
+}
+
+// However large a run is, its pages have a size that a browser copes with.
+func TestPagesOfLargeRuns(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind string
+		fill func(*told)
+	}{
+		"a branch of 1,900 steps":     {"plan", func(s *told) { wide(s, 1900) }},
+		"a pipeline of 60 stages":     {tipstaff.ProgramPipeline, func(s *told) { tall(s, 60) }},
+		"a pipeline of 300 stages":    {tipstaff.ProgramPipeline, func(s *told) { tall(s, graphStages) }},
+		"a pipeline beyond a drawing": {tipstaff.ProgramPipeline, func(s *told) { tall(s, 2*graphStages) }},
+	} {
+		s := newTold(t, c.kind)
+		c.fill(s)
+		visitor := s.visitor(t)
+		for _, rest := range []string{"", "/timeline", "/node?path=root", "?at=100"} {
+			if c.kind != "plan" && strings.Contains(rest, "root") {
+				continue
+			}
+			root, body := visitor.open(rest)
+			if n := len(find(root, func(n *html.Node) bool { return n.Type == html.ElementNode })); n > elementsMost {
+				t.Errorf("%s: %s has %d elements", name, rest, n)
+			}
+			if len(body) > 2<<20 {
+				t.Errorf("%s: %s has %d bytes", name, rest, len(body))
+			}
+		}
+	}
+}
+
+// A graph that does not fit has an overview of all of its stages; one that fits has none.
+func TestOverviewOfALargeGraph(t *testing.T) {
+	for stages, want := range map[int]int{graphFits: 0, graphFits + 1: graphFits + 1} {
+		s := newTold(t, tipstaff.ProgramPipeline)
+		tall(s, stages)
+		root, _ := s.visitor(t).open("")
+		shown := 0
+		for _, o := range find(root, class("overview")) {
+			for _, p := range find(o, func(n *html.Node) bool { return n.Data == "path" }) {
+				shown += strings.Count(attr(p, "d"), "z")
+			}
+		}
+		if shown != want {
+			t.Errorf("of %d stages the overview shows %d, want %d", stages, shown, want)
+		}
+	}
+}
