@@ -132,10 +132,11 @@ func cells(tr *html.Node) (all []string) {
 const costly = `{kind: plan, version: 1, name: costly, root: {kind: sequential, children: [
   {id: say, kind: step, prompt: Greet.},
   {id: part, kind: sub_dispatch, skill: "skill://look@1.0.0", accept: auto},
-  {id: look, kind: tool_call, tool: "mcp://builtin/read_file@1.0.0", args: {path: nowhere.txt}, retry: {max: 1, backoff: 1ms, on: [tool_error]}, on_error: continue}]}}`
+  {id: look, kind: tool_call, tool: "mcp://builtin/read_file@1.0.0", args: {path: nowhere.txt}, retry: {max: 1, backoff: 1ms, on: [tool_error]}}]}}`
 
 func TestCostRowsAddUp(t *testing.T) {
 	b := newBed(t, func(b *webtest.Bed) {
+		b.Write("tipstaff.yaml", webtest.Manifest+"policy: {sub_dispatch: true, rules: [{id: all, tool: \"*/*\", do: allow}]}\n")
 		b.Write("skills/look/skill.yaml", "id: look\nversion: 1.0.0\nverbs: [find]\ntools: [mcp://builtin/read_file@1.0.0]\nsub_skills: none\n")
 		b.Write("skills/look/SKILL.md", "---\nname: look\ndescription: Looks.\n---\nLook.\n")
 		b.Write("skills/look/plan.yaml", "kind: plan\nversion: 1\nskill: skill://look@1.0.0\nroot: {id: q, kind: tool_call, tool: mcp://builtin/read_file@1.0.0, args: {path: note.txt}}\n")
@@ -147,7 +148,7 @@ func TestCostRowsAddUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m.ModelCalls == 0 || m.ToolCalls < 3 || m.Retries == 0 || m.Exact {
-		t.Fatalf("the run shows too little: %+v %+v", m.Metric, run.Error)
+		t.Fatalf("the run shows too little: %s %+v %+v %+v", run.Status, run.OpenGates, m.Metric, run.Error)
 	}
 	p := b.browser("alice").open("/ui/runs/" + run.ID.String() + "/cost")
 	want := []int64{m.ModelCalls, m.ToolCalls, m.Invocations, m.Retries, m.TokensIn, m.TokensCached, m.TokensOut}
