@@ -65,10 +65,11 @@ class Journal {
     const due = this.seq + 1, before = this.head;
     this.records++;
     let r = {}, blobs = [], fault = "malformed";
+    const hashed = this.o.sha(join(before, line)); // elsewhere, while the record is read here
     try {
       if (whole) ({ r, blobs, fault } = parse(line));
     } catch {} // whatever it is, it is not a record
-    this.head = await this.o.sha(join(before, line));
+    this.head = await hashed;
     this.meet(r.seq);
     let more;
     if (!fault) {
