@@ -95,7 +95,7 @@ func withText(s string) map[string]any {
 	compared.fill(0)
 	info := tipstaff.ToolInfo{Server: s, Tool: s, URI: s, Version: s, Digest: s, Lock: s, Class: s, ClassFrom: s, Timeout: s, MaxResult: 1, Title: s, Description: s, Trouble: s, Definition: quoted}
 	drift := tipstaff.ToolFinding{Level: s, Code: s, Server: s, Tool: s, Message: s, Changes: []tipstaff.PinChange{{Server: s, Tool: s, Kind: tipstaff.PinChanged, Member: s, Was: json.RawMessage(`"old"`), Now: quoted}}}
-	item := tipstaff.MemoryItem{Item: "cortex://fact/" + asked, Type: s, Text: s, By: s, CreatedAt: at, LastUsedAt: at, Skill: s, Verb: s, Server: s, Run: id, Path: s, Kind: s, Tool: s, Outcome: s, Digest: s, Pinned: true, Factors: &tipstaff.MemoryFactors{}}
+	item := tipstaff.MemoryItem{Item: "cortex://fact/" + asked, Type: s, Text: s, By: s, CreatedAt: at, LastUsedAt: at, Skill: s, Verb: s, Server: s, Run: id, Path: s, Kind: s, Tool: s, Outcome: s, Digest: s, Pinned: true, Factors: tipstaff.MemoryFactors{}}
 	weights := weightLines(tipstaff.MemoryWeights{}, make([]tipstaff.MemoryWeights, 3))
 	finding := tipstaff.NothingFound()
 	finding.Note(tipstaff.Problem{Code: s, Seq: 3, Message: s})
