@@ -67,8 +67,8 @@ type MemoryItem struct {
 	Forgotten  bool      `json:"forgotten,omitempty"`
 	// Score is what it is worth now, in 10⁻⁹, and Factors are what that was made of, from 0
 	// to 1 each. Lists leave both out unless they are asked for.
-	Score   Billionths     `json:"score,omitempty"`
-	Factors *MemoryFactors `json:"factors,omitempty"`
+	Score   Billionths    `json:"score,omitempty"`
+	Factors MemoryFactors `json:"factors,omitzero"`
 }
 
 // MemoryFactors are what the score of an item is made of, before the weights.

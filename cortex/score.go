@@ -39,9 +39,9 @@ func (s Standing) Factors(now time.Time) Factors {
 }
 
 // Named is the same with names.
-func (f Factors) Named() *tipstaff.MemoryFactors {
+func (f Factors) Named() tipstaff.MemoryFactors {
 	b := func(i int) tipstaff.Billionths { return tipstaff.Billionths(f[i]) }
-	return &tipstaff.MemoryFactors{R: b(recency), A: b(accesses), C: b(citations), D: b(declared)}
+	return tipstaff.MemoryFactors{R: b(recency), A: b(accesses), C: b(citations), D: b(declared)}
 }
 
 // Rate has an item tell what it is worth, and why.

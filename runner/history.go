@@ -167,16 +167,17 @@ func segmentOf(ctx context.Context, src source, run string, at int64) (flow.Hist
 const mostDifferences = 3
 
 // tellDifference fills in how a program that no longer fits its records differs
-// from them: two digests tell nobody what to look at.
-func (t *trace) tellDifference(err error) {
+// from them: two digests tell nobody what to look at. seq is the record that it does
+// not fit; 0: that cannot be told.
+func (t *trace) tellDifference(err error) (seq int64) {
 	var m *flow.NonDeterminism
 	if !errors.As(err, &m) || m.Input == nil {
-		return
+		return 0
 	}
 	what, digest, _ := strings.Cut(m.Recorded, " sha256:")
-	recorded := t.recordedInput(m.Path, "sha256:"+digest)
+	recorded, seq := t.recordedInput(m.Path, "sha256:"+digest)
 	if recorded == nil {
-		return
+		return 0
 	}
 	var places []string
 	list := tool.Differences(recorded, m.Input)
@@ -190,12 +191,17 @@ func (t *trace) tellDifference(err error) {
 		places = []string{"they say the same in another spelling"}
 	}
 	m.Difference = fmt.Sprintf("%s was recorded with another input: %s", what, strings.Join(places, "; "))
+	return seq
 }
 
 // recordedInput is what a record at path holds the digest of: the input of a call,
-// what a gate asks, or the body of an event. nil: no record does.
-func (t *trace) recordedInput(path, digest string) json.RawMessage {
-	for _, r := range slices.Concat(t.base, t.records) {
+// what a gate asks, or the body of an event; and its number in this run, 0 if it is one of
+// another. nil: no record does.
+func (t *trace) recordedInput(path, digest string) (input json.RawMessage, seq int64) {
+	for i, r := range slices.Concat(t.base, t.records) {
+		if seq = r.Seq; i < len(t.base) {
+			seq = 0
+		}
 		if r.Path != path {
 			continue
 		}
@@ -204,18 +210,18 @@ func (t *trace) recordedInput(path, digest string) json.RawMessage {
 			continue
 		}
 		if r.N > 0 && flow.Digest(slices.Concat([]byte(r.Kind), []byte{0}, raw)) == digest {
-			return raw
+			return raw, seq
 		}
 		if flow.Opens(r.Kind) {
 			if b, err := flow.ReadOpened(r.Kind, raw); err == nil && b.Digest == digest {
-				return flow.GateJSON(flow.Gate{Actions: b.Actions, Deny: b.Deny, Question: b.Question, Subject: b.Subject})
+				return flow.GateJSON(flow.Gate{Actions: b.Actions, Deny: b.Deny, Question: b.Question, Subject: b.Subject}), seq
 			}
 			continue
 		}
 		var b tipstaff.Effect
 		if json.Unmarshal(raw, &b) == nil && b.Digest == digest && b.Input != nil {
-			return b.Input
+			return b.Input, seq
 		}
 	}
-	return nil
+	return nil, 0
 }

@@ -115,9 +115,8 @@ func (j *judge) replayed(parts []part, each func(tipstaff.Event)) (outcome strin
 	at := ""
 	if errors.As(out.Err, &mismatch) && out.Status == flow.Interrupted {
 		at = mismatch.Path
-		j.trace.tellDifference(out.Err)
-		seq := int64(0)
-		if i := slices.IndexFunc(j.trace.events, func(e tipstaff.Event) bool { return e.Path == at && at != "" }); i >= 0 {
+		seq := j.trace.tellDifference(out.Err)
+		if i := slices.IndexFunc(j.trace.events, func(e tipstaff.Event) bool { return e.Path == at && at != "" }); seq == 0 && i >= 0 {
 			seq = j.trace.events[i].Seq
 		}
 		j.fault("replay_mismatch", seq, at, "%v", out.Err)

@@ -245,6 +245,9 @@ func TestSessions(t *testing.T) {
 	if p := bob.get(address); p.status != http.StatusForbidden || strings.Contains(p.body, "hello") {
 		t.Errorf("bob: %d %s", p.status, p.text())
 	}
+	if got := b.browser("root").open(address).text(); !strings.Contains(got, "hello") {
+		t.Errorf("root sees %s", got)
+	}
 	if got := bob.open("/ui/sessions").text(); strings.Contains(got, "hello") {
 		t.Errorf("bob sees %s", got)
 	}
@@ -329,6 +332,21 @@ func TestARunBesideItsFork(t *testing.T) {
 	same := w.open("/ui/compare?a=" + old.ID.String() + "&b=" + old.ID.String())
 	if got := textOf(byClass(same.parse(), "first-difference")[0]); !strings.Contains(got, "None: what happened is the same in both.") {
 		t.Errorf("with itself: %s", got)
+	}
+
+	// With one that has nothing to do with it, places that both have stand side by side.
+	other := b.pipe("alice", strings.Replace(review, "max_iterations: 3", "max_iterations: 2", 1))
+	beside := w.open("/ui/compare?" + url.Values{"a": {old.ID.String()}, "b": {other.ID.String()}}.Encode())
+	if len(byClass(beside.parse(), "shared")) != 0 {
+		t.Error("runs that have nothing to do with each other share records")
+	}
+	for _, tr := range elements(beside.parse(), func(n *html.Node) bool { return n.Data == "tr" && attr(n, "data-key") == "work#1" }) {
+		if got := cells(tr); slices.ContainsFunc(got, func(c string) bool { return strings.Contains(c, "not here") }) || got[2] != "equal" {
+			t.Errorf("the first visit is not aligned: %q", got)
+		}
+	}
+	if len(elements(beside.parse(), func(n *html.Node) bool { return attr(n, "data-key") == "work#1" })) != 1 {
+		t.Errorf("the first visit is missing: %s", beside.text())
 	}
 
 	// Each is in the family of the other.

@@ -184,6 +184,9 @@ func (s *shelf) signAnew(records []journal.Record) {
 		s.exec(`UPDATE records SET bytes = ?, hash = ? WHERE seq = ? AND run = (SELECT n FROM runs WHERE id = ?)`, raw, head[:], r.Seq, r.Run)
 	}
 	s.exec(`UPDATE runs SET head_hash = ?, env = ? WHERE id = ?`, head[:], prev[:], records[0].Run)
+	if err := os.RemoveAll(filepath.Join(s.dir, ".tipstaff", "journal", records[0].Run)); err != nil { // a thorough forger
+		s.Fatal(err)
+	}
 }
 
 // seqOf is the number of the first record of a kind.
@@ -222,14 +225,13 @@ func TestBrowserProof(t *testing.T) {
 	run, records = s.driven()
 	seq = seqOf(records, "stage.finished")
 	s.exec(`DELETE FROM records WHERE seq = ? AND run = (SELECT n FROM runs WHERE id = ?)`, seq, run)
-	all = append(all, tried{Name: "dropped", Run: run, Records: len(records), Browser: []string{fmt.Sprintf("Record %d", seq+1), "gap"}, Server: []string{fmt.Sprintf("Record %d", seq+1), "gap"}})
+	all = append(all, tried{Name: "dropped", Run: run, Records: len(records) - 1, Browser: []string{fmt.Sprintf("Record %d", seq+1), "gap"}, Server: []string{fmt.Sprintf("Record %d", seq+1), "gap"}})
 
 	run, records = s.driven()
-	seq = seqOf(records, "transition")
+	seq = 1 + int64(slices.IndexFunc(records, func(r journal.Record) bool {
+		return r.Kind == "transition" && bytes.Contains(r.Body, []byte(`"to":"b"`))
+	}))
 	at := &records[seq-1]
-	if !bytes.Contains(at.Body, []byte(`"to":"b"`)) {
-		t.Fatalf("the route: %s", at.Body)
-	}
 	at.Body = bytes.Replace(at.Body, []byte(`"to":"b"`), []byte(`"to":"c"`), 1)
 	s.signAnew(records)
 	all = append(all, tried{Name: "signed-anew", Run: run, Records: len(records), Server: []string{"Integrity holds", "Conformance does not hold", fmt.Sprintf("Record %d", seq)}})

@@ -18,6 +18,8 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/runner"
+	"github.com/tipstaff/tipstaff/test/webtest"
 )
 
 // mixed is a plan that asks a model, writes and fails to read.
@@ -125,14 +127,28 @@ func cells(tr *html.Node) (all []string) {
 	return all
 }
 
+// costly is a plan that asks a model whose price nobody knows, tries a call twice, and has
+// another run do a part.
+const costly = `{kind: plan, version: 1, name: costly, root: {kind: sequential, children: [
+  {id: say, kind: step, prompt: Greet.},
+  {id: part, kind: sub_dispatch, skill: "skill://look@1.0.0", accept: auto},
+  {id: look, kind: tool_call, tool: "mcp://builtin/read_file@1.0.0", args: {path: nowhere.txt}, retry: {max: 1, backoff: 1ms, on: [tool_error]}}]}}`
+
 func TestCostRowsAddUp(t *testing.T) {
-	b, run, _ := mixedRun(t)
+	b := newBed(t, func(b *webtest.Bed) {
+		b.Write("tipstaff.yaml", webtest.Manifest+"policy: {sub_dispatch: true, rules: [{id: all, tool: \"*/*\", do: allow}]}\n")
+		b.Write("skills/look/skill.yaml", "id: look\nversion: 1.0.0\nverbs: [find]\ntools: [mcp://builtin/read_file@1.0.0]\nsub_skills: none\n")
+		b.Write("skills/look/SKILL.md", "---\nname: look\ndescription: Looks.\n---\nLook.\n")
+		b.Write("skills/look/plan.yaml", "kind: plan\nversion: 1\nskill: skill://look@1.0.0\nroot: {id: q, kind: tool_call, tool: mcp://builtin/read_file@1.0.0, args: {path: note.txt}}\n")
+	})
+	b.Says = func(context.Context, agent.Request) (string, error) { return "Hello.", nil }
+	run := b.start("alice", costly)
 	m, err := b.Control().Metrics(b.as("alice"), tipstaff.RunRequest{Run: run.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.ModelCalls == 0 || m.ToolCalls == 0 || m.Exact {
-		t.Fatalf("the run shows too little: %+v", m.Metric)
+	if m.ModelCalls == 0 || m.ToolCalls < 3 || m.Retries == 0 || m.Exact {
+		t.Fatalf("the run shows too little: %s %+v %+v %+v", run.Status, run.OpenGates, m.Metric, run.Error)
 	}
 	p := b.browser("alice").open("/ui/runs/" + run.ID.String() + "/cost")
 	want := []int64{m.ModelCalls, m.ToolCalls, m.Invocations, m.Retries, m.TokensIn, m.TokensCached, m.TokensOut}
@@ -184,6 +200,54 @@ func TestFilesOfOthers(t *testing.T) {
 		if p := bob.get("/ui/runs/" + own.ID.String() + file + way); p.status != http.StatusNotFound || strings.Contains(p.body, "Greet.") {
 			t.Errorf("through a run that does not refer to it, it is answered %d", p.status)
 		}
+	}
+	root := b.browser("root") // who sees both runs, and goes by one that refers to it all the same
+	if p := root.get("/ui/runs/" + own.ID.String() + file); p.status != http.StatusNotFound {
+		t.Errorf("an administrator is answered %d through a run that does not refer to it", p.status)
+	}
+	root.open("/ui/runs/" + run.ID.String() + file)
+	if p := root.open("/ui/runs/" + run.ID.String() + "/export.tar"); p.body != alice.open("/ui/runs/"+run.ID.String()+"/export.tar").body {
+		t.Error("the export of an administrator is another")
+	}
+}
+
+// What was remembered of another user's run is in no list, and not to be opened; only an
+// administrator is told of tokens, and nobody of their secrets.
+func TestMemoryAndTokensOfOthers(t *testing.T) {
+	b, run, _ := mixedRun(t)
+	local := tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "cli"})
+	items, err := runner.Memory{Runner: b.Runner}.Items(local, tipstaff.MemoryQuery{Type: "event"})
+	if err != nil || len(items) == 0 {
+		t.Fatalf("%v: %d", err, len(items))
+	}
+	at := "/ui/memory/" + strings.TrimPrefix(items[0].Item, "cortex://")
+	for user, sees := range map[string]bool{"alice": true, "bob": false, "root": true} {
+		w := b.browser(user)
+		if p := w.open("/ui/memory"); strings.Contains(p.body, run.ID.String()) != sees || strings.Contains(p.body, at) != sees {
+			t.Errorf("%s sees what was remembered: %v", user, !sees)
+		}
+		want := http.StatusForbidden
+		if sees {
+			want = http.StatusOK
+		}
+		if p := w.get(at); p.status != want || !sees && strings.Contains(p.body, run.ID.String()) {
+			t.Errorf("%s is answered %d", user, p.status)
+		}
+		p := w.open("/ui/settings")
+		if told := strings.Contains(p.text(), "Last used"); told != (user == "root") || told && !strings.Contains(p.text(), "driver") {
+			t.Errorf("%s is told of tokens: %v", user, told)
+		}
+		for _, c := range b.Tokens {
+			if strings.Contains(p.body, c.Secret) {
+				t.Errorf("%s is told the secret of %s", user, c.User)
+			}
+		}
+	}
+	if p := b.browser("reader").send("/ui/tools/check", nil); p.status != http.StatusForbidden {
+		t.Errorf("who may only read has servers asked: %d", p.status)
+	}
+	if p := b.browser("alice").send("/ui/tools/check", nil); p.status != http.StatusOK || p.id("report") == nil {
+		t.Errorf("the check is answered %d: %s", p.status, p.text())
 	}
 }
 

@@ -95,6 +95,12 @@ func withText(s string) map[string]any {
 		Rows:   []tipstaff.CompareRow{{Path: s, Kind: s, A: cell, B: cell, Differs: []string{s}}, {Path: s + s, Kind: s, A: cell, Differs: []string{"only_a"}}, {Path: s, B: cell, Differs: []string{"only_b"}}},
 		Values: []tipstaff.CompareValue{{Name: s, A: quoted}, {Name: "bound/" + s, B: json.RawMessage("7")}, {Name: "input/" + s, A: json.RawMessage(s), B: quoted}}}}
 	compared.fill(0)
+	info := tipstaff.ToolInfo{Server: s, Tool: s, URI: s, Version: s, Digest: s, Lock: s, Class: s, ClassFrom: s, Timeout: s, MaxResult: 1, Title: s, Description: s, Trouble: s, Definition: quoted}
+	drift := tipstaff.ToolFinding{Level: s, Code: s, Server: s, Tool: s, Message: s, Changes: []tipstaff.PinChange{{Server: s, Tool: s, Kind: tipstaff.PinChanged, Member: s, Was: json.RawMessage(`"old"`), Now: quoted}}}
+	item := tipstaff.MemoryItem{Item: "cortex://fact/" + asked, Type: s, Text: s, By: s, CreatedAt: at, LastUsedAt: at, Skill: s, Verb: s, Server: s, Run: id, Path: s, Kind: s, Tool: s, Outcome: s, Digest: s, Pinned: true, Factors: tipstaff.MemoryFactors{}}
+	weights := weightLines(tipstaff.MemoryWeights{}, make([]tipstaff.MemoryWeights, 3))
+	finding := tipstaff.NothingFound()
+	finding.Note(tipstaff.Problem{Code: s, Seq: 3, Message: s})
 	inChat := transcriptOf(run, said, 0, len(said.Items))
 	short := cutBytes(s, 4000) // as subjects and errors are
 	gate := tipstaff.Gate{ID: other, Kind: tipstaff.Approval, Question: short, Path: s, Digest: "sha256:00", Actions: []string{"allow", "deny"}}
@@ -103,11 +109,17 @@ func withText(s string) map[string]any {
 	typed := chatForm{Typed: url.Values{"message": {tipstaff.PrintableProse(s)}}, Wrong: &errorPage{Text: short, Hint: short, // a draft comes back as it was typed
 		Problems: []tipstaff.Problem{{Message: short}}}}
 	return map[string]any{
-		"talk":     transcriptPage{runView: shown, Path: s, Places: []tipstaff.ConversationPlace{{Path: s}, {Path: "another"}}, Talk: transcriptOf(run, said, 0, len(said.Items))},
-		"session":  chatPage{Chat: chat, Shown: []transcript{inChat}, Form: typed},
-		"sessions": tipstaff.ChatPage{Chats: []tipstaff.Chat{chat}, Next: id},
-		"family":   familyPage{runView: shown, Older: older, Tree: tree, Cut: true},
-		"compare":  compared,
+		"tools": toolsPage{Servers: []toolServer{{Name: s, Version: s, Tools: []toolRow{{ToolInfo: info, Static: s}}}}, Report: &tipstaff.ToolReport{Servers: []tipstaff.ToolServer{{Server: s, Version: s}}}, Findings: []toolFinding{{drift, driftOf(drift.Changes)}}, Pin: []string{s}},
+		"tool":  toolPage{ToolInfo: info, Missing: s, Explanation: tipstaff.Explanation{Static: s, Rule: s, Why: s}, Schema: passage(cutBytes(s, shownBytes)), Uses: []tipstaff.MemoryItem{item}},
+		"memory": memoryPage{Types: memoryTypes, Items: []tipstaff.MemoryItem{item}, More: 1, Weights: weights, Log: []tipstaff.MemoryRecord{{Seq: 1, Kind: s, At: at, Run: id, Text: s}}, Earlier: true, Trouble: s,
+			Report: &tipstaff.MemoryReport{Head: s, Log: finding, State: finding}},
+		"memory_item": memoryItemPage{item, tipstaff.MemoryWeights{}, []itemFactor{{"R", "recency", 1, 1}}},
+		"settings":    settingsPage{Choices: choices, Daemon: Daemon{Store: s}, Tokens: []tipstaff.TokenUse{{User: s, Scopes: []string{s}, Last: at}}},
+		"talk":        transcriptPage{runView: shown, Path: s, Places: []tipstaff.ConversationPlace{{Path: s}, {Path: "another"}}, Talk: transcriptOf(run, said, 0, len(said.Items))},
+		"session":     chatPage{Chat: chat, Shown: []transcript{inChat}, Form: typed},
+		"sessions":    tipstaff.ChatPage{Chats: []tipstaff.Chat{chat}, Next: id},
+		"family":      familyPage{runView: shown, Older: older, Tree: tree, Cut: true},
+		"compare":     compared,
 	}
 }
 

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -210,10 +211,8 @@ func (v *view) memoryItem() error {
 	if err != nil {
 		return err
 	}
-	if !item.Run.IsZero() {
-		if _, err := v.s.control.Runs.Get(v.ctx(), item.Run); err != nil {
-			return err
-		}
+	if ok, err := v.mayRecall()(item.Run); err != nil || !ok {
+		return cmp.Or(err, error(tipstaff.Errorf(tipstaff.Forbidden, "this was remembered of another user's run")))
 	}
 	w, err := v.s.o.Memory.Weights(v.ctx())
 	if err != nil {

@@ -128,7 +128,7 @@ func (v *view) checkTools() error {
 			shown.Patch = driftOf(f.Changes)
 		}
 		page.Findings = append(page.Findings, shown)
-		if (f.Code == "definition_changed" || f.Code == "unlocked_tool") && !slices.Contains(page.Pin, f.Server) {
+		if slices.Contains([]string{"definition_changed", "unlocked_tool", "package_changed"}, f.Code) && !slices.Contains(page.Pin, f.Server) {
 			page.Pin = append(page.Pin, f.Server)
 		}
 	}

@@ -34,7 +34,7 @@ function offer(box) {
 
   function told({ data }) {
     if (data.failed) return end("wrong", "It could not be checked: " + data.failed + ".");
-    count.textContent = many(data.seq, "record");
+    count.textContent = many(data.records, "record");
     find(".filled").setAttribute("width", place(data.seq));
     marks(".signed", data.signed);
     marks(".fault", data.wrong);
@@ -60,7 +60,7 @@ function offer(box) {
       item.querySelector("span").textContent = says[f.code] + (f.since !== undefined ? ", after record " + f.since.toLocaleString("en-US") : "") + (f.due ? ": record " + f.due.toLocaleString("en-US") + " was due" : "");
       list.append(item);
     }
-    const seen = `${many(r.seq, "record")}, ${many(r.envelopes, "signed one")}, ${many(r.blobs, "document")}`;
+    const seen = `${many(r.records, "record")}, ${many(r.envelopes, "signed one")}, ${many(r.blobs, "document")}`;
     const blind = r.signatures ? "" : globalThis.isSecureContext ? " This browser has no Ed25519: signatures were not looked at." : " A browser lends its cryptography to loopback and TLS alone: signatures were not looked at.";
     if (!r.total) end(blind ? "" : "good", (blind ? "The chain holds: " : "Chain and signatures hold: ") + seen + "." + blind);
     else end("wrong", `It does not hold: ${many(r.total, "problem")} in ${seen}.${blind}`);

@@ -25,7 +25,7 @@ const join = (...parts) => {
 // Journal is one pass over one file of records.
 class Journal {
   constructor(file, run, o) {
-    Object.assign(this, { file, run, o, seq: 0, head: new Uint8Array(32), prev: new Uint8Array(32), envelopes: 0, covered: 0, after: 0, keys: {}, blobs: [], faults: [], done: false });
+    Object.assign(this, { file, run, o, seq: 0, records: 0, head: new Uint8Array(32), prev: new Uint8Array(32), envelopes: 0, covered: 0, after: 0, keys: {}, blobs: [], faults: [], done: false });
   }
 
   report(code, seq, more) {
@@ -63,11 +63,13 @@ class Journal {
 
   async add(line, whole) {
     const due = this.seq + 1, before = this.head;
+    this.records++;
     let r = {}, blobs = [], fault = "malformed";
+    const hashed = this.o.sha(join(before, line)); // elsewhere, while the record is read here
     try {
       if (whole) ({ r, blobs, fault } = parse(line));
     } catch {} // whatever it is, it is not a record
-    this.head = await this.o.sha(join(before, line));
+    this.head = await hashed;
     this.meet(r.seq);
     let more;
     if (!fault) {
@@ -159,7 +161,7 @@ export async function verify(next, { trusted, subtle, tell }) {
     else if (/^(head\.json|keys\/(user|executor)\.pub)$/.test(f.name) && f.size < 4096) found.texts.set(f.name, new TextDecoder().decode(await f.bytes()));
   }
   const faults = settle(main, found);
-  return { run: main.run, seq: main.seq, head: digestOf(main.head), envelopes: main.envelopes, keys: Object.values(main.keys).map((k) => k.id), signatures: able, blobs: found.blobs.size, total: faults.length, faults: faults.slice(0, listed) };
+  return { run: main.run, records: main.records, seq: main.seq, head: digestOf(main.head), envelopes: main.envelopes, keys: Object.values(main.keys).map((k) => k.id), signatures: able, blobs: found.blobs.size, total: faults.length, faults: faults.slice(0, listed) };
 }
 
 // settle holds the records against head.json, the bases, the keys, the blobs and the files.
@@ -214,12 +216,12 @@ if (globalThis.WorkerGlobalScope) {
         else if (signed) marks.signed.push(journal.seq);
         if (performance.now() - told < 50) return;
         told = performance.now();
-        postMessage({ seq: journal.seq, ...marks });
+        postMessage({ seq: journal.seq, records: journal.records, ...marks });
         marks.signed = [];
         marks.wrong = [];
       };
       const report = await verify(async () => (await reader.read()).value, { trusted: data.trusted, subtle: globalThis.crypto?.subtle, tell });
-      postMessage({ seq: report.seq, ...marks, report });
+      postMessage({ seq: report.seq, records: report.records, ...marks, report });
     } catch (e) {
       postMessage({ failed: e.message });
     }
