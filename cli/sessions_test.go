@@ -14,6 +14,7 @@ import (
 
 // fakeSessions are those of workers; it answers by the query.
 type fakeSessions struct {
+	tipstaff.Sessions
 	all   []tipstaff.WorkerSession
 	asked []tipstaff.SessionQuery
 }

@@ -19,7 +19,7 @@ func kills(t *testing.T) int {
 	text := os.Getenv("TIPSTAFF_KILLS")
 	switch {
 	case text == "" && testing.Short():
-		return 15
+		return 8
 	case text == "":
 		return 60
 	}
