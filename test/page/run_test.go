@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +66,29 @@ func rowsOf(v *tipstaff.View, records []tipstaff.Event) (rows []string) {
 		}
 	}
 	return rows
+}
+
+// A beginning of an id and @ lead to the run, in addresses and in the search; not to runs of
+// others.
+func TestRunsByTheBeginningOfTheirID(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	his, hers := b.pipe("bob", review), b.pipe("alice", review)
+	w := b.browser("alice")
+	id := hers.ID.String()
+	for path, to := range map[string]string{
+		"/ui/runs/@": "/ui/runs/" + id, "/ui/runs/@/node?path=x%26y": "/ui/runs/" + id + "/node?path=x%26y", "/ui/runs/" + id[:25]: "/ui/runs/" + id, "/ui/runs/" + strings.ToLower(id[:25]) + "/cost": "/ui/runs/" + id + "/cost",
+		"/ui/runs?q=" + id: "/ui/runs/" + id, "/ui/runs?q=@": "/ui/runs/" + id,
+	} {
+		if p := w.get(path); p.status != http.StatusSeeOther || p.header.Get("Location") != to {
+			t.Errorf("%s is answered %d, %s", path, p.status, p.header.Get("Location"))
+		}
+	}
+	for path, status := range map[string]int{"/ui/runs/" + his.ID.String()[:25]: http.StatusNotFound, "/ui/runs/0Z": http.StatusNotFound, "/ui/runs/x": http.StatusNotFound, "/ui/runs?q=" + his.ID.String(): http.StatusOK, "/ui/runs?q=review": http.StatusOK} {
+		if p := w.get(path); p.status != status {
+			t.Errorf("%s is answered %d: %s", path, p.status, p.text())
+		}
+	}
 }
 
 func TestTreeOfAPlanIsThatOfWatch(t *testing.T) {

@@ -2,6 +2,9 @@ package page
 
 import (
 	"errors"
+	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -71,11 +74,31 @@ func (p *runView) failed(err error) string {
 
 // find is the run that an address names.
 func (v *view) find() (tipstaff.Run, error) {
-	id, err := tipstaff.ParseID(v.r.PathValue("run"))
-	if err != nil {
-		return tipstaff.Run{}, tipstaff.Errorf(tipstaff.RunNotFound, "there is no run %s", tipstaff.Quote(v.r.PathValue("run"), 40))
+	name := v.r.PathValue("run")
+	id, err := tipstaff.ParseID(name)
+	if err == nil {
+		return v.s.control.Runs.Get(v.ctx(), id)
 	}
-	return v.s.control.Runs.Get(v.ctx(), id)
+	if id, found := v.runCalled(name); found && v.r.Method == http.MethodGet {
+		at := url.URL{Path: strings.Replace(v.r.URL.Path, "/runs/"+name, "/runs/"+id.String(), 1), RawQuery: v.r.URL.RawQuery}
+		return tipstaff.Run{}, elsewhere(at.String())
+	}
+	return tipstaff.Run{}, tipstaff.Errorf(tipstaff.RunNotFound, "there is no run %s", tipstaff.Quote(name, 40))
+}
+
+// runCalled is the run that an id, the only one that a beginning, or the newest that @ means.
+func (v *view) runCalled(name string) (id tipstaff.ID, found bool) {
+	req := tipstaff.ListRequest{Limit: 1}
+	if name != "@" {
+		if req.Limit, req.Prefix = 2, strings.ToUpper(name); !strings.HasPrefix(name, "0") { // as all ids do
+			return id, false
+		}
+	}
+	page, err := v.s.control.Runs.List(v.ctx(), req)
+	if err != nil || len(page.Runs) != 1 {
+		return id, false
+	}
+	return page.Runs[0].ID, true
 }
 
 // run is the overview of a run.

@@ -112,7 +112,11 @@ func (s *Site) handle(pattern string, do func(*view) error, signed bool) {
 		if v.signed != nil {
 			v.r = r.WithContext(tipstaff.WithCaller(r.Context(), v.signed.Caller))
 		}
-		if err := v.answer(do, signed); err != nil {
+		err := v.answer(do, signed)
+		if at := elsewhere(""); errors.As(err, &at) {
+			err = v.redirect(string(at))
+		}
+		if err != nil {
 			v.fail(err)
 		}
 	})
@@ -164,6 +168,11 @@ func (v *view) redirect(to string) error {
 	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
 	return nil
 }
+
+// elsewhere is an error of an address that means another one.
+type elsewhere string
+
+func (to elsewhere) Error() string { return "it is at " + string(to) }
 
 // missing answers what no page has.
 func (v *view) missing() error {
