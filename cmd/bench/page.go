@@ -227,10 +227,12 @@ func (p *pageReader) assets(*bench) ([]row, error) {
 		}
 		return nil
 	}
-	if err := read("", body); err != nil {
+	first := assetNames.FindString(body)
+	check := first[:strings.LastIndexByte(first, '/')] + "/verify.js" // which one page alone asks for
+	if err := read("", body+check); err != nil {
 		return nil, err
 	}
-	return []row{{figure: "assets of the page", value: float64(size), measured: fmt.Sprintf("%.1f kB", float64(size)/1e3), beside: fmt.Sprintf("%d files", len(had)), limit: "< 90 kB", ok: steady(size < pageAssets)}}, nil
+	return []row{{figure: "all assets of the page", value: float64(size), measured: fmt.Sprintf("%.1f kB", float64(size)/1e3), beside: fmt.Sprintf("%d files", len(had)), limit: "< 90 kB", ok: steady(size < pageAssets)}}, nil
 }
 
 // layout: pipelines of 60 and of 300 stages, with twice as many edges, some of which lead back.
