@@ -1,7 +1,11 @@
 package page_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"io"
 	"math"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -162,5 +166,53 @@ func TestContrast(t *testing.T) {
 			check("edge", ground, 3)
 		}
 		check("on-accent", "accent", 4.5)
+	}
+}
+
+// A browser is sent every file that the frame names, compressed if it likes that, and one sheet
+// with all of them.
+func TestAssets(t *testing.T) {
+	t.Parallel()
+	w := newBed(t).browser("alice")
+	body := w.open("/ui/settings").body
+	names := regexp.MustCompile(`/ui/assets/[0-9a-f]{16}/[a-z.-]+`).FindAllString(body, -1)
+	if len(names) != 3 {
+		t.Fatalf("the frame names %q", names)
+	}
+	for _, name := range names {
+		read := func(encoding string) []byte {
+			p := w.get(name, func(r *http.Request) { r.Header.Set("Accept-Encoding", encoding) })
+			if packed := p.header.Get("Content-Encoding"); p.status != http.StatusOK || (packed == "gzip") != (encoding == "gzip") {
+				t.Fatalf("%s is answered %d, packed by %q for who takes %s", name, p.status, packed, encoding)
+			}
+			if encoding != "gzip" {
+				return []byte(p.body)
+			}
+			z, err := gzip.NewReader(strings.NewReader(p.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := io.ReadAll(z)
+			if err != nil {
+				t.Error(err)
+			}
+			return all
+		}
+		plain := read("identity")
+		if !bytes.Equal(plain, read("gzip")) {
+			t.Errorf("%s differs", name)
+		}
+		if !strings.HasSuffix(name, ".css") {
+			continue
+		}
+		sheets, err := filepath.Glob("../../web/page/assets/*.css")
+		if err != nil || len(sheets) < 5 {
+			t.Fatal(sheets, err)
+		}
+		for _, sheet := range sheets {
+			if text, err := os.ReadFile(sheet); err != nil || !bytes.Contains(plain, text) {
+				t.Errorf("%s is not in the sheet: %v", sheet, err)
+			}
+		}
 	}
 }

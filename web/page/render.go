@@ -1,11 +1,14 @@
 package page
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"fmt"
 	"html/template"
+	"io"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -40,32 +43,55 @@ var assets = sync.OnceValue(func() string {
 })
 
 // sheets are the style sheets of all pages; a later one wins.
-var sheets = []string{"tokens", "app", "run", "gate", "journal", "family", "proof", "chat", "everyone"}
+var sheets = []string{"tokens.css", "app.css", "run.css", "gate.css", "journal.css", "family.css", "proof.css", "chat.css", "everyone.css"}
 
-// sheet is all of them as one, so that a browser asks once before it paints.
-var sheet = sync.OnceValue(func() (all []byte) {
-	for _, name := range sheets {
-		b, err := assetFiles.ReadFile("assets/" + name + ".css")
+// packed are the assets as they are sent, compressed: scripts, icons, and all sheets as one, so
+// that a browser asks once before it paints.
+var packed = sync.OnceValue(func() map[string][]byte {
+	all := map[string][]byte{}
+	pack := func(name string, parts ...string) {
+		var out bytes.Buffer
+		z, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
 		must(err)
-		all = append(all, b...)
+		for _, part := range parts {
+			b, err := assetFiles.ReadFile("assets/" + part)
+			must(err)
+			_, err = z.Write(b)
+			must(err)
+		}
+		must(z.Close())
+		all[name] = out.Bytes()
 	}
+	files, err := assetFiles.ReadDir("assets")
+	must(err)
+	for _, f := range files {
+		if path.Ext(f.Name()) != ".css" {
+			pack(f.Name(), f.Name())
+		}
+	}
+	pack("page.css", sheets...)
 	return all
 })
 
 // asset gives a script, the style sheet or the icon. Nobody needs to sign in for them.
 func (s *Site) asset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
-	b, err := assetFiles.ReadFile("assets/" + name)
-	if name == "page.css" {
-		b, err = sheet(), nil
-	}
-	if err != nil || r.PathValue("digest") != assets() {
+	b := packed()[name]
+	if b == nil || r.PathValue("digest") != assets() {
 		http.Error(w, "not found", http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	_, _ = w.Write(b)
+	w.Header().Set("Vary", "Accept-Encoding")
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(b)
+		return
+	}
+	plain, err := gzip.NewReader(bytes.NewReader(b))
+	must(err)
+	_, _ = io.Copy(w, plain)
 }
 
 // templates are those of pages, by name, each with the frame around it. They are read when
