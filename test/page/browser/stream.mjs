@@ -51,13 +51,13 @@ await scenario({ viewport: { width: 1280, height: 400 } }, async (page) => {
   const run = await start("long-steps.yaml");
   await page.goto(`${base}/ui/runs/${run}/journal`);
   await isLive(page);
-  await page.waitForSelector(".edge:not([hidden])");
+  await page.waitForSelector(".newer:not([hidden])");
   const count = await page.$$eval("table.journal tbody tr", (all) => all.length);
-  await until("more to wait", async () => parseInt(await text(page, ".edge")) > 5);
+  await until("more to wait", async () => parseInt(await text(page, ".newer")) > 5);
   check((await page.$$eval("table.journal tbody tr", (all) => all.length)) === count, "rows were added out of view");
-  await page.click(".edge");
+  await page.click(".newer");
   await until("them to be there", async () => (await page.$$eval("table.journal tbody tr", (all) => all.length)) > count);
-  check(await page.isHidden(".edge"), "they still wait");
+  check(await page.isHidden(".newer"), "they still wait");
   await tipstaff("cancel", run);
 });
 

@@ -47,7 +47,7 @@ function wait() {
   if (!held.length) return;
   if (!edge) {
     edge = document.createElement("button");
-    edge.className = "edge";
+    edge.className = "newer";
     edge.addEventListener("click", () => {
       show();
       document.getElementById("end").scrollIntoView({ block: "end" });
