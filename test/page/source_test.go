@@ -169,6 +169,35 @@ func TestContrast(t *testing.T) {
 	}
 }
 
+// All sheets are one: what one of them says of a class it says of every element that has it.
+func TestAClassBelongsToOneSheet(t *testing.T) {
+	t.Parallel()
+	sheets, err := filepath.Glob("../../web/page/assets/*.css")
+	if err != nil || len(sheets) < 5 {
+		t.Fatal(sheets, err)
+	}
+	alone := regexp.MustCompile(`(?:^|[},])\s*(\.[\w-]+)\s*[{,]`)
+	of := map[string]string{}
+	for _, sheet := range sheets {
+		text, err := os.ReadFile(sheet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Base(sheet) == "everyone.css" { // which is about all of them
+			continue
+		}
+		for _, m := range alone.FindAllStringSubmatch(string(text), -1) {
+			if other := of[m[1]]; other != "" && other != sheet {
+				t.Errorf("%s and %s: %s", other, sheet, m[1])
+			}
+			of[m[1]] = sheet
+		}
+	}
+	if of[".newer"] == "" {
+		t.Error("no class was found")
+	}
+}
+
 // A browser is sent every file that the frame names, compressed if it likes that, and one sheet
 // with all of them.
 func TestAssets(t *testing.T) {
