@@ -76,9 +76,6 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 		page.Runs = append(page.Runs, run)
 		return true
 	})
-	if err == nil && len(page.Runs) == 0 && req.Session != "" {
-		err = r.ownSession(ctx, req.Session)
-	}
 	if err == nil && page.Next.IsZero() {
 		err = r.countStrays(ctx, &page)
 	}

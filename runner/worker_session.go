@@ -38,6 +38,9 @@ func (s sessions) Chat(ctx context.Context, session string, before tipstaff.ID, 
 		chat.Earlier = found.Next
 		return chat, nil
 	}
+	if err := s.ownSession(ctx, session); err != nil {
+		return tipstaff.Chat{}, explain(err, tipstaff.ID{})
+	}
 	return tipstaff.Chat{}, tipstaff.Errorf(tipstaff.SessionUnknown, "there is no session %s", tipstaff.Quote(session, 40))
 }
 
