@@ -32,4 +32,4 @@ func TestFlow(t *testing.T) {
 // take minutes, and flowtest itself tries all, in memory.
 type sampled struct{ *storetest.Bed }
 
-func (sampled) Every() int { return 5 }
+func (sampled) Every() int { return 10 }
