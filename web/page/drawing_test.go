@@ -170,7 +170,7 @@ func TestTimelineMarks(t *testing.T) {
 			t.Errorf("%s is %s wide", textOf(b), attr(rect, "width"))
 		}
 	}
-	if want := []string{"not started, 1.0 s", "⚡ killed, 3 min 1 s", "⏸ waited 2 d 0 h for ok"}; !slices.Equal(breaks, want) {
+	if want := []string{"not started, 1.0 s", "⚡ killed, 3 min 1 s", "‖ waited 2 d 0 h for ok"}; !slices.Equal(breaks, want) {
 		t.Errorf("the breaks are %q, want %q", breaks, want)
 	}
 	if len(find(root, class("jagged"))) == 0 {

@@ -155,7 +155,7 @@ var breakWords = map[string]string{
 func (p *timelinePage) drawBreak(b tipstaff.Break) drawnBreak {
 	text := breakWords[b.Why] + ", " + took(b.Idle)
 	if b.Why == tipstaff.MarkPark {
-		text = "⏸ waited " + took(b.Idle)
+		text = "‖ waited " + took(b.Idle)
 		if len(b.For) > 0 {
 			text += " for " + strings.Join(b.For, ", ")
 		}

@@ -10,7 +10,7 @@ async function checkHere(page, run) {
   await page.getByRole("button", { name: "Check in this browser" }).click();
   await page.waitForFunction(() => document.querySelector("#browser-check .verdict").textContent, null, { timeout: 60_000 });
   const problems = await page.$$eval("#browser-check .problems li", (all) => all.map((li) => li.textContent));
-  return { verdict: await page.textContent("#browser-check .verdict"), count: await page.textContent("#browser-check .count"), problems };
+  return { verdict: await page.textContent("#browser-check .verdict"), count: await page.textContent("#browser-check .looked"), problems };
 }
 
 await scenario({}, async (page) => {

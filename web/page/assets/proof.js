@@ -27,7 +27,7 @@ if (box) offer(box);
 
 function offer(box) {
   const find = (selector) => box.querySelector(selector);
-  const button = find("button"), count = find(".count"), verdict = find(".verdict"), list = find(".problems"), total = Number(box.dataset.total);
+  const button = find("button"), count = find(".looked"), verdict = find(".verdict"), list = find(".problems"), total = Number(box.dataset.total);
   const place = (seq) => Math.min(1000, (1000 * seq) / Math.max(1, total));
   const marks = (selector, seqs) => find(selector).setAttribute("d", (find(selector).getAttribute("d") ?? "") + seqs.map((seq) => `M${place(seq).toFixed(1)} 0v12`).join(""));
   box.hidden = false;
