@@ -209,7 +209,7 @@ func TestWhatBelongsToOthers(t *testing.T) {
 	id := run.ID.String()
 	for user, sees := range map[string]bool{"alice": true, "bob": false, "root": true} {
 		w := b.browser(user)
-		for _, path := range []string{"/ui/", "/ui/runs", "/ui/runs?status=awaiting_decision,awaiting_phase_handoff,awaiting_delivery", "/ui/runs?q=" + id[:10], "/ui/?part=inbox", "/ui/runs?part=runs"} {
+		for _, path := range []string{"/ui/", "/ui/runs", "/ui/runs?status=awaiting_decision,awaiting_phase_handoff,awaiting_delivery", "/ui/runs?part=runs&q=" + id[:10], "/ui/?part=inbox", "/ui/runs?part=runs"} {
 			p := w.open(path)
 			if strings.Contains(p.body, id) != sees {
 				t.Errorf("%s in %s: %v", user, path, !sees)
@@ -217,6 +217,9 @@ func TestWhatBelongsToOthers(t *testing.T) {
 			if !sees && (strings.Contains(p.body, "hedgehog") || strings.Contains(p.body, run.OpenGates[0].ID.String())) {
 				t.Errorf("%s learns of the gate in %s", user, path)
 			}
+		}
+		if p := w.get("/ui/runs?q=" + id[:10]); (p.header.Get("Location") == "/ui/runs/"+id) != sees || strings.Contains(p.body, id) != sees {
+			t.Errorf("a search of %s is answered %d, %s", user, p.status, p.header.Get("Location"))
 		}
 		if title := textOf(w.open("/ui/").all("title")[0]); strings.Contains(title, "(1)") != sees {
 			t.Errorf("%s has the title %q", user, title)
