@@ -201,7 +201,10 @@ func (s *fakeService) List(_ context.Context, req tipstaff.ListRequest) (page ti
 
 func (s *fakeService) Events(ctx context.Context, req tipstaff.EventsRequest) iter.Seq2[tipstaff.Event, error] {
 	return func(yield func(tipstaff.Event, error) bool) {
-		if r, err := s.Get(ctx, req.Run); err == nil && len(s.log) == 0 && !req.Follow && r.HeadSeq > req.After {
+		s.mu.Lock()
+		bare := len(s.log) == 0
+		s.mu.Unlock()
+		if r, err := s.Get(ctx, req.Run); err == nil && bare && !req.Follow && r.HeadSeq > req.After {
 			yield(tipstaff.Event{Seq: r.HeadSeq, Kind: tipstaff.KindRunStarted, Run: r.ID}, nil) // a run of which only the head matters
 			return
 		}
