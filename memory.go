@@ -36,6 +36,11 @@ type Memory interface {
 	Rebuild(ctx context.Context, check bool) (MemoryReport, error)
 }
 
+// MemoryTypes are all that an item can be of.
+func MemoryTypes() []string {
+	return []string{"identity", "fact", "preference", "belief", "event", "goal", "constraint", "capability", "pattern"}
+}
+
 // MemoryItem is something remembered, with what became of it.
 type MemoryItem struct {
 	Item       string    `json:"item"` // cortex://<type>/<ulid>

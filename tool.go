@@ -214,6 +214,9 @@ func (e *ToolRefusal) Error() string {
 	return strings.Join(all, "; ")
 }
 
+// PinMends reports whether pinning a server's tools anew mends what a code says of one of them.
+func PinMends(code string) bool { return code == "unlocked_tool" || code == "definition_changed" }
+
 // Pinnable are the servers whose tools err refuses for want of a lock and nothing
 // else: pinning them would let the program start.
 func Pinnable(err error) []string {
@@ -223,7 +226,7 @@ func Pinnable(err error) []string {
 	}
 	var servers []string
 	for _, t := range r.Tools {
-		if t.Code != "unlocked_tool" && t.Code != "definition_changed" {
+		if !PinMends(t.Code) {
 			return nil
 		}
 		if !slices.Contains(servers, t.Server) {

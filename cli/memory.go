@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -278,5 +279,5 @@ func (a *app) completeItem(ctx context.Context, _ []string, typed string) (names
 }
 
 func completeType(*app, context.Context, []string, string) []string {
-	return []string{"identity", "fact", "preference", "belief", "goal", "constraint", "capability", "pattern"}
+	return slices.DeleteFunc(tipstaff.MemoryTypes(), func(t string) bool { return t == "event" }) // those the executor writes itself
 }

@@ -12,10 +12,7 @@ import (
 // TypeEvent is the type of the items that the executor writes itself.
 const TypeEvent = "event"
 
-var types = []string{"identity", "fact", "preference", "belief", TypeEvent, "goal", "constraint", "capability", "pattern"}
-
-// Types are all that an item can be of.
-func Types() []string { return slices.Clone(types) }
+var types = tipstaff.MemoryTypes()
 
 const scheme = "cortex://"
 

@@ -58,7 +58,7 @@ func FuzzParseURI(f *testing.F) {
 	for _, s := range badURIs {
 		f.Add(s)
 	}
-	for _, typ := range Types() {
+	for _, typ := range tipstaff.MemoryTypes() {
 		f.Add(NewURI(typ, noon, 1<<40).String())
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -52,10 +52,10 @@ func (m Memory) Items(ctx context.Context, q tipstaff.MemoryQuery) ([]tipstaff.M
 }
 
 func checkType(typ string) error {
-	if slices.Contains(cortex.Types(), typ) {
+	if slices.Contains(tipstaff.MemoryTypes(), typ) {
 		return nil
 	}
-	return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not a type of item", typ).WithHint("the types are %s", strings.Join(cortex.Types(), ", "))
+	return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not a type of item", typ).WithHint("the types are %s", strings.Join(tipstaff.MemoryTypes(), ", "))
 }
 
 // Item implements [tipstaff.Memory].
@@ -142,7 +142,7 @@ func (m Memory) Remember(ctx context.Context, req tipstaff.RememberRequest) (tip
 		return tipstaff.MemoryItem{}, err
 	case req.Type == cortex.TypeEvent:
 		return tipstaff.MemoryItem{}, tipstaff.Errorf(tipstaff.InvalidArgument, "events are what happened in runs: nobody else can add one").
-			WithHint("remember a fact, or another of %s", strings.Join(cortex.Types(), ", "))
+			WithHint("remember a fact, or another of %s", strings.Join(tipstaff.MemoryTypes(), ", "))
 	case strings.TrimSpace(req.Text) == "":
 		return tipstaff.MemoryItem{}, tipstaff.Errorf(tipstaff.InvalidArgument, "there is nothing to remember: the text is empty")
 	case len(req.Text) > cortex.MaxText:

@@ -84,7 +84,12 @@ func TestRunsByTheBeginningOfTheirID(t *testing.T) {
 			t.Errorf("%s is answered %d, %s", path, p.status, p.header.Get("Location"))
 		}
 	}
-	for path, status := range map[string]int{"/ui/runs/" + his.ID.String()[:25]: http.StatusNotFound, "/ui/runs/0Z": http.StatusNotFound, "/ui/runs/x": http.StatusNotFound, "/ui/runs?q=" + his.ID.String(): http.StatusOK, "/ui/runs?q=review": http.StatusOK} {
+	for _, name := range []string{"@", id[:25], id} {
+		if p := w.get("/ui/new?run=" + name); p.status != http.StatusOK || !strings.Contains(p.text(), "can be run") {
+			t.Errorf("to run %s again is answered %d: %s", name, p.status, p.text())
+		}
+	}
+	for path, status := range map[string]int{"/ui/new?run=x": http.StatusNotFound, "/ui/new?run=" + his.ID.String(): http.StatusForbidden, "/ui/runs/" + his.ID.String()[:25]: http.StatusNotFound, "/ui/runs/0Z": http.StatusNotFound, "/ui/runs/x": http.StatusNotFound, "/ui/runs?q=" + his.ID.String(): http.StatusOK, "/ui/runs?q=review": http.StatusOK} {
 		if p := w.get(path); p.status != status {
 			t.Errorf("%s is answered %d: %s", path, p.status, p.text())
 		}

@@ -2,8 +2,6 @@ package page
 
 import (
 	"crypto/rand"
-	"errors"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -16,7 +14,7 @@ type chatForm struct {
 	Key    string
 	Scope  string               // that is missing; "": none is
 	Agents []tipstaff.AgentInfo // to choose from, where a conversation begins
-	Wrong  *errorPage           // why it was not taken
+	Wrong  *sent                // why it was not taken
 }
 
 // Value is what a field holds.
@@ -70,16 +68,13 @@ func (v *view) say() error {
 			return v.redirect(to)
 		}
 	}
-	var known *tipstaff.Error
-	if !errors.As(err, &known) {
+	if page.Form.Wrong, err = v.notDone(err); err != nil {
 		return err
 	}
-	page.Form.Typed = in
-	page.Form.Wrong = &errorPage{Title: "The message was not sent", Text: known.Message, Hint: known.Hint, Code: string(known.Code), Problems: known.Problems}
-	if known.Code == tipstaff.SessionBusy {
+	page.Form.Typed, page.Form.Wrong.Title = in, "The message was not sent"
+	if page.Form.Wrong.Code == tipstaff.SessionBusy {
 		page.Form.Wrong.Title = "The turn before has not ended"
 	}
-	v.status = max(http.StatusBadRequest, v.s.o.Status(known.Code))
 	return v.show("session", page.Title(), page)
 }
 

@@ -1,8 +1,6 @@
 package page
 
 import (
-	"errors"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -30,11 +28,11 @@ func (s *sent) Of(field string) string {
 
 // refused shows a gate with a decision that was not taken.
 func (v *view) refused(page *gatePage, d decision, why error) error {
-	var known *tipstaff.Error
-	if !errors.As(why, &known) {
-		return why
+	refusal, err := v.notDone(why)
+	if err != nil {
+		return err
 	}
-	if page.Form != nil && closes(known.Code) { // it was open a moment ago
+	if page.Form != nil && closes(refusal.Code) { // it was open a moment ago
 		in := page.Form.Typed
 		now, err := v.gateOf()
 		if err != nil {
@@ -44,8 +42,8 @@ func (v *view) refused(page *gatePage, d decision, why error) error {
 			page.Form.Typed = in
 		}
 	}
-	page.Sent = &sent{Title: refusalTitle(known.Code), Text: known.Message, Hint: known.Hint, Code: known.Code, Action: d.Action, Field: d.field, Typed: d.typed()}
-	v.status = max(http.StatusBadRequest, v.s.o.Status(known.Code))
+	refusal.Title, refusal.Action, refusal.Field, refusal.Typed = refusalTitle(refusal.Code), d.Action, d.field, d.typed()
+	page.Sent = refusal
 	return v.showGate(page)
 }
 

@@ -106,12 +106,12 @@ func withText(s string) map[string]any {
 	gate := tipstaff.Gate{ID: other, Kind: tipstaff.Approval, Question: short, Path: s, Digest: "sha256:00", Actions: []string{"allow", "deny"}}
 	inChat.Asks = []*transcriptGate{{Page: &gatePage{Run: run, Gate: gate, Subject: []subjectRow{{Name: short, Text: short}, {Block: []string{short}}}, Form: &gateForm{ID: "-1", Actions: []gateAction{{Name: "allow", Command: short}}}}, Back: "/ui/sessions/x"}}
 	chat := tipstaff.Chat{Session: s, Opening: s, Turns: []tipstaff.Run{run}, Earlier: id, Own: true}
-	typed := chatForm{Typed: url.Values{"message": {tipstaff.PrintableProse(s)}}, Wrong: &errorPage{Text: short, Hint: short, // a draft comes back as it was typed
+	typed := chatForm{Typed: url.Values{"message": {tipstaff.PrintableProse(s)}}, Wrong: &sent{Text: short, Hint: short, // a draft comes back as it was typed
 		Problems: []tipstaff.Problem{{Message: short}}}}
 	return map[string]any{
 		"tools": toolsPage{Servers: []toolServer{{Name: s, Version: s, Tools: []toolRow{{ToolInfo: info, Static: s}}}}, Report: &tipstaff.ToolReport{Servers: []tipstaff.ToolServer{{Server: s, Version: s}}}, Findings: []toolFinding{{drift, driftOf(drift.Changes)}}, Pin: []string{s}},
 		"tool":  toolPage{ToolInfo: info, Missing: s, Explanation: tipstaff.Explanation{Static: s, Rule: s, Why: s}, Schema: passage(cutBytes(s, shownBytes)), Uses: []tipstaff.MemoryItem{item}},
-		"memory": memoryPage{Types: memoryTypes, Items: []tipstaff.MemoryItem{item}, More: 1, Weights: weights, Log: []tipstaff.MemoryRecord{{Seq: 1, Kind: s, At: at, Run: id, Text: s}}, Earlier: true, Trouble: s,
+		"memory": memoryPage{Types: tipstaff.MemoryTypes(), Items: []tipstaff.MemoryItem{item}, More: 1, Weights: weights, Log: []tipstaff.MemoryRecord{{Seq: 1, Kind: s, At: at, Run: id, Text: s}}, Earlier: true, Trouble: s,
 			Report: &tipstaff.MemoryReport{Head: s, Log: finding, State: finding}},
 		"memory_item": memoryItemPage{item, tipstaff.MemoryWeights{}, []itemFactor{{"R", "recency", 1, 1}}},
 		"settings":    settingsPage{Choices: choices, Daemon: Daemon{Store: s}, Tokens: []tipstaff.TokenUse{{User: s, Scopes: []string{s}, Last: at}}},

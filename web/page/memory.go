@@ -24,8 +24,6 @@ const (
 	pointsMost = 200  // of a line
 )
 
-var memoryTypes = []string{"identity", "fact", "preference", "belief", "event", "goal", "constraint", "capability", "pattern"}
-
 // memoryPage is what is remembered, why it is worth what it is, and the log of it all.
 type memoryPage struct {
 	Types   []string
@@ -47,7 +45,7 @@ type weightLine struct {
 }
 
 func (v *view) memory() error {
-	page := memoryPage{Types: memoryTypes, Type: v.r.FormValue("type")}
+	page := memoryPage{Types: tipstaff.MemoryTypes(), Type: v.r.FormValue("type")}
 	show, err := v.number("show", itemsShown)
 	if err != nil {
 		return err

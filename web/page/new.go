@@ -99,8 +99,11 @@ func (v *view) newPage(in url.Values) (*newPage, error) {
 
 // again fills the form with the program and the inputs of a run, and checks them.
 func (v *view) again(page *newPage, of string) error {
-	v.r.SetPathValue("run", of)
-	run, err := v.find()
+	id, err := v.runCalled(of)
+	if err != nil {
+		return err
+	}
+	run, err := v.s.control.Runs.Get(v.ctx(), id)
 	if err != nil {
 		return err
 	}

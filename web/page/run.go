@@ -75,30 +75,34 @@ func (p *runView) failed(err error) string {
 // find is the run that an address names.
 func (v *view) find() (tipstaff.Run, error) {
 	name := v.r.PathValue("run")
-	id, err := tipstaff.ParseID(name)
-	if err == nil {
-		return v.s.control.Runs.Get(v.ctx(), id)
-	}
-	if id, found := v.runCalled(name); found && v.r.Method == http.MethodGet {
+	id, err := v.runCalled(name)
+	if err == nil && id.String() != name && v.r.Method == http.MethodGet {
 		at := url.URL{Path: strings.Replace(v.r.URL.Path, "/runs/"+name, "/runs/"+id.String(), 1), RawQuery: v.r.URL.RawQuery}
-		return tipstaff.Run{}, elsewhere(at.String())
+		err = elsewhere(at.String())
 	}
-	return tipstaff.Run{}, tipstaff.Errorf(tipstaff.RunNotFound, "there is no run %s", tipstaff.Quote(name, 40))
+	if err != nil {
+		return tipstaff.Run{}, err
+	}
+	return v.s.control.Runs.Get(v.ctx(), id)
 }
 
-// runCalled is the run that an id, the only one that a beginning, or the newest that @ means.
-func (v *view) runCalled(name string) (id tipstaff.ID, found bool) {
+// runCalled is the run of an id, the only one whose id begins so, or for @ the newest.
+func (v *view) runCalled(name string) (tipstaff.ID, error) {
+	if id, err := tipstaff.ParseID(name); err == nil {
+		return id, nil
+	}
+	none := tipstaff.Errorf(tipstaff.RunNotFound, "there is no run %s", tipstaff.Quote(name, 40))
 	req := tipstaff.ListRequest{Limit: 1}
 	if name != "@" {
 		if req.Limit, req.Prefix = 2, strings.ToUpper(name); !strings.HasPrefix(name, "0") { // as all ids do
-			return id, false
+			return tipstaff.ID{}, none
 		}
 	}
 	page, err := v.s.control.Runs.List(v.ctx(), req)
 	if err != nil || len(page.Runs) != 1 {
-		return id, false
+		return tipstaff.ID{}, none
 	}
-	return page.Runs[0].ID, true
+	return page.Runs[0].ID, nil
 }
 
 // run is the overview of a run.

@@ -30,7 +30,7 @@ type filter struct {
 // runs is the list of runs, newest first.
 func (v *view) runs() error {
 	q := v.r.URL.Query()
-	if id, found := v.runCalled(q.Get("q")); found && q.Get("part") == "" { // who searches for an id wants that run
+	if id, err := v.runCalled(q.Get("q")); err == nil && q.Get("part") == "" { // who searches for an id wants that run
 		return v.redirect("/ui/runs/" + id.String())
 	}
 	req := tipstaff.ListRequest{Limit: 50, Count: true, CountTo: tipstaff.CountMost, Kind: q.Get("kind"), Program: q.Get("program"), User: q.Get("user"), Text: q.Get("q")}
@@ -51,12 +51,9 @@ func (v *view) runs() error {
 		}
 		req.Since = at
 	}
-	if before := q.Get("before"); before != "" {
-		id, err := tipstaff.ParseID(before)
-		if err != nil {
-			return tipstaff.Errorf(tipstaff.InvalidArgument, "before is not the id of a run")
-		}
-		req.Before = id
+	var err error
+	if req.Before, err = v.id("before"); err != nil {
+		return err
 	}
 	found, newer, err := v.runsUpto(req, q["upto"])
 	if err != nil {

@@ -105,8 +105,8 @@ func (v *view) declared() (page toolsPage, err error) {
 
 // checkTools asks the servers, as `tools verify` does, and shows what they say.
 func (v *view) checkTools() error {
-	if !v.signed.May(tipstaff.ScopeRun) {
-		return tipstaff.Errorf(tipstaff.Forbidden, "%s may not have servers started", v.signed.Principal).WithHint("the token needs the scope %s", tipstaff.ScopeRun)
+	if err := v.needs(tipstaff.ScopeRun); err != nil {
+		return err
 	}
 	done, ok := v.s.proving.begin(v.signed)
 	if !ok {
@@ -128,7 +128,7 @@ func (v *view) checkTools() error {
 			shown.Patch = driftOf(f.Changes)
 		}
 		page.Findings = append(page.Findings, shown)
-		if slices.Contains([]string{"definition_changed", "unlocked_tool", "package_changed"}, f.Code) && !slices.Contains(page.Pin, f.Server) {
+		if (tipstaff.PinMends(f.Code) || f.Code == "package_changed") && !slices.Contains(page.Pin, f.Server) { // people may accept a new package
 			page.Pin = append(page.Pin, f.Server)
 		}
 	}
