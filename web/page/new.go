@@ -99,11 +99,7 @@ func (v *view) newPage(in url.Values) (*newPage, error) {
 
 // again fills the form with the program and the inputs of a run, and checks them.
 func (v *view) again(page *newPage, of string) error {
-	id, err := v.runCalled(of)
-	if err != nil {
-		return err
-	}
-	run, err := v.s.control.Runs.Get(v.ctx(), id)
+	run, err := v.runCalled(of)
 	if err != nil {
 		return err
 	}

@@ -75,34 +75,29 @@ func (p *runView) failed(err error) string {
 // find is the run that an address names.
 func (v *view) find() (tipstaff.Run, error) {
 	name := v.r.PathValue("run")
-	id, err := v.runCalled(name)
-	if err == nil && id.String() != name && v.r.Method == http.MethodGet {
-		at := url.URL{Path: strings.Replace(v.r.URL.Path, "/runs/"+name, "/runs/"+id.String(), 1), RawQuery: v.r.URL.RawQuery}
+	run, err := v.runCalled(name)
+	if err == nil && run.ID.String() != name && v.r.Method == http.MethodGet {
+		at := url.URL{Path: strings.Replace(v.r.URL.Path, "/runs/"+name, "/runs/"+run.ID.String(), 1), RawQuery: v.r.URL.RawQuery}
 		err = elsewhere(at.String())
 	}
-	if err != nil {
-		return tipstaff.Run{}, err
-	}
-	return v.s.control.Runs.Get(v.ctx(), id)
+	return run, err
 }
 
 // runCalled is the run of an id, the only one whose id begins so, or for @ the newest.
-func (v *view) runCalled(name string) (tipstaff.ID, error) {
-	if id, err := tipstaff.ParseID(name); err == nil {
-		return id, nil
-	}
-	none := tipstaff.Errorf(tipstaff.RunNotFound, "there is no run %s", tipstaff.Quote(name, 40))
-	req := tipstaff.ListRequest{Limit: 1}
-	if name != "@" {
-		if req.Limit, req.Prefix = 2, strings.ToUpper(name); !strings.HasPrefix(name, "0") { // as all ids do
-			return tipstaff.ID{}, none
+func (v *view) runCalled(name string) (tipstaff.Run, error) {
+	id, err := tipstaff.ParseID(name)
+	if err != nil {
+		req := tipstaff.ListRequest{Limit: 1}
+		if name != "@" {
+			req.Limit, req.Prefix = 2, strings.ToUpper(name)
 		}
+		page, err := v.s.control.Runs.List(v.ctx(), req)
+		if err != nil || len(page.Runs) != 1 || name == "" {
+			return tipstaff.Run{}, tipstaff.Errorf(tipstaff.RunNotFound, "there is no run %s", tipstaff.Quote(name, 40))
+		}
+		id = page.Runs[0].ID
 	}
-	page, err := v.s.control.Runs.List(v.ctx(), req)
-	if err != nil || len(page.Runs) != 1 {
-		return tipstaff.ID{}, none
-	}
-	return page.Runs[0].ID, nil
+	return v.s.control.Runs.Get(v.ctx(), id)
 }
 
 // run is the overview of a run.

@@ -30,8 +30,8 @@ type filter struct {
 // runs is the list of runs, newest first.
 func (v *view) runs() error {
 	q := v.r.URL.Query()
-	if id, err := v.runCalled(q.Get("q")); err == nil && q.Get("part") == "" { // who searches for an id wants that run
-		return v.redirect("/ui/runs/" + id.String())
+	if run, err := v.runCalled(q.Get("q")); err == nil && q.Get("part") == "" { // who searches for an id wants that run
+		return v.redirect("/ui/runs/" + run.ID.String())
 	}
 	req := tipstaff.ListRequest{Limit: 50, Count: true, CountTo: tipstaff.CountMost, Kind: q.Get("kind"), Program: q.Get("program"), User: q.Get("user"), Text: q.Get("q")}
 	req.Today = time.Date(v.now.Year(), v.now.Month(), v.now.Day(), 0, 0, 0, 0, v.now.Location())
