@@ -8,7 +8,7 @@ import (
 
 // costPage is what a run has used, from its metrics alone.
 type costPage struct {
-	aboutRun
+	*runView
 	Metrics tipstaff.RunMetrics
 	Steps   []costRow
 	Agents  []costRow
@@ -26,17 +26,13 @@ type costRow struct {
 
 // cost shows what the run has used, by step and by agent.
 func (v *view) cost() error {
-	run, err := v.find()
+	m, err := v.s.control.Metrics(v.ctx(), tipstaff.RunRequest{Run: v.run.ID})
 	if err != nil {
 		return err
 	}
-	m, err := v.s.control.Metrics(v.ctx(), tipstaff.RunRequest{Run: run.ID})
-	if err != nil {
-		return err
-	}
-	page := costPage{aboutRun: v.about(run), Metrics: m, Steps: costRows(m.Steps, m.CostUSD), Agents: costRows(m.Agents, m.CostUSD),
+	page := costPage{runView: v.about(), Metrics: m, Steps: costRows(m.Steps, m.CostUSD), Agents: costRows(m.Agents, m.CostUSD),
 		Total: costRow{Name: "Total", Metric: m.Metric, Cost: costText(m.Metric, true)}}
-	return v.show("cost", "Cost · "+nameOf(run), page)
+	return v.show("cost", "Cost · "+nameOf(v.run), page)
 }
 
 func costRows(all []tipstaff.MetricRow, total tipstaff.USD) (rows []costRow) {

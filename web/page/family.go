@@ -48,14 +48,14 @@ func (v *view) family() error {
 	if err != nil {
 		return err
 	}
-	found, err := tipstaff.FamilyOf(v.ctx(), v.s.control.Runs, shown.run.ID)
+	found, err := tipstaff.FamilyOf(v.ctx(), v.s.control.Runs, v.run.ID)
 	if err != nil {
 		return err
 	}
 	page := familyPage{runView: shown, Cut: found.Cut}
 	page.Alone = len(found.Ancestors)+len(found.Children)+len(found.Siblings) == 0
 	page.Older, page.Tree = familyTree(found)
-	return v.show("family", "Family · "+nameOf(shown.run), page)
+	return v.show("family", "Family · "+nameOf(v.run), page)
 }
 
 // familyTree draws a family: whoever comes from somebody stands below, and what came later lower.

@@ -19,7 +19,7 @@ const (
 
 // filesOf is what a run keeps.
 type filesOf struct {
-	aboutRun
+	*runView
 	Files []tipstaff.EvidenceFile
 	Total int
 	Next  int // where the next page begins; 0: there is none
@@ -27,21 +27,17 @@ type filesOf struct {
 
 // files lists the program, the frozen documents, and what the run has brought forth.
 func (v *view) files() error {
-	run, err := v.find()
-	if err != nil {
-		return err
-	}
 	offset, err := whole(v.r.URL.Query(), "from")
 	if err != nil {
 		return err
 	}
-	page := filesOf{aboutRun: v.about(run)}
+	page := filesOf{runView: v.about()}
 	if offset == 0 {
-		if page.Files, err = v.documents(run); err != nil {
+		if page.Files, err = v.documents(); err != nil {
 			return err
 		}
 	}
-	kept, err := v.kept(run, int(offset), filesPage)
+	kept, err := v.kept(int(offset), filesPage)
 	if err != nil {
 		return err
 	}
@@ -49,15 +45,15 @@ func (v *view) files() error {
 	if next := int(offset) + len(kept.Items); next < kept.Total {
 		page.Next = next
 	}
-	return v.show("files", "Files · "+nameOf(run), page)
+	return v.show("files", "Files · "+nameOf(v.run), page)
 }
 
 // documents are the program and what was frozen with it.
-func (v *view) documents(run tipstaff.Run) (all []tipstaff.EvidenceFile, err error) {
-	if run.Program.Digest != "" {
-		all = append(all, tipstaff.EvidenceFile{Name: run.Program.Kind + ".json", Kind: "program", Digest: run.Program.Digest})
+func (v *view) documents() (all []tipstaff.EvidenceFile, err error) {
+	if v.run.Program.Digest != "" {
+		all = append(all, tipstaff.EvidenceFile{Name: v.run.Program.Kind + ".json", Kind: "program", Digest: v.run.Program.Digest})
 	}
-	first, err := v.block(run.ID, 0, 1)
+	first, err := v.block(0, 1)
 	if err != nil || len(first) == 0 {
 		return all, err
 	}
@@ -71,8 +67,8 @@ func (v *view) documents(run tipstaff.Run) (all []tipstaff.EvidenceFile, err err
 }
 
 // kept is a page of the artifacts of a run.
-func (v *view) kept(run tipstaff.Run, offset, limit int) (tipstaff.EvidenceList[tipstaff.EvidenceFile], error) {
-	got, err := v.s.control.Evidence(v.ctx(), tipstaff.EvidenceRequest{Run: run.ID, Slice: tipstaff.SliceArtifacts, Offset: offset, Limit: limit})
+func (v *view) kept(offset, limit int) (tipstaff.EvidenceList[tipstaff.EvidenceFile], error) {
+	got, err := v.s.control.Evidence(v.ctx(), tipstaff.EvidenceRequest{Run: v.run.ID, Slice: tipstaff.SliceArtifacts, Offset: offset, Limit: limit})
 	if err != nil || got.Artifacts == nil {
 		return tipstaff.EvidenceList[tipstaff.EvidenceFile]{}, err
 	}
@@ -81,7 +77,7 @@ func (v *view) kept(run tipstaff.Run, offset, limit int) (tipstaff.EvidenceList[
 
 // fileOf is one stored document.
 type fileOf struct {
-	aboutRun
+	*runView
 	tipstaff.EvidenceFile
 	Size  int
 	Shown string // text, or "" where it is shown otherwise
@@ -93,12 +89,8 @@ type fileOf struct {
 
 // file shows a document or hands it out. It is asked for through a run, which must refer to it.
 func (v *view) file() error {
-	run, err := v.find()
-	if err != nil {
-		return err
-	}
 	digest := v.r.PathValue("digest")
-	data, err := v.s.control.Runs.Artifact(v.ctx(), run.ID, digest)
+	data, err := v.s.control.Runs.Artifact(v.ctx(), v.run.ID, digest)
 	if err != nil {
 		return err
 	}
@@ -106,8 +98,8 @@ func (v *view) file() error {
 	if image != "" && v.r.FormValue("image") != "" {
 		return v.hand(image, "inline", "image", data)
 	}
-	page := fileOf{aboutRun: v.about(run), EvidenceFile: tipstaff.EvidenceFile{Name: "document", Digest: digest}, Size: len(data), Image: image != ""}
-	if page.EvidenceFile, err = v.named(run, page.EvidenceFile); err != nil {
+	page := fileOf{runView: v.about(), EvidenceFile: tipstaff.EvidenceFile{Name: "document", Digest: digest}, Size: len(data), Image: image != ""}
+	if page.EvidenceFile, err = v.named(page.EvidenceFile); err != nil {
 		return err
 	}
 	if v.r.FormValue("raw") != "" {
@@ -118,16 +110,16 @@ func (v *view) file() error {
 		return err
 	}
 	page.fill(data, int(min(from, int64(len(data)))))
-	return v.show("file", page.Name+" · "+nameOf(run), page)
+	return v.show("file", page.Name+" · "+nameOf(v.run), page)
 }
 
 // named finds what the run calls a document.
-func (v *view) named(run tipstaff.Run, f tipstaff.EvidenceFile) (tipstaff.EvidenceFile, error) {
-	all, err := v.documents(run)
+func (v *view) named(f tipstaff.EvidenceFile) (tipstaff.EvidenceFile, error) {
+	all, err := v.documents()
 	if err != nil {
 		return f, err
 	}
-	kept, err := v.kept(run, 0, 1000)
+	kept, err := v.kept(0, 1000)
 	if err != nil {
 		return f, err
 	}

@@ -99,7 +99,7 @@ type edgeRow struct {
 
 // Graph is the pipeline with what the run has done in it; nil: the run is of none.
 func (p *runPage) Graph() *drawnGraph {
-	if p.run.Program.Kind != tipstaff.ProgramPipeline {
+	if p.Run.Program.Kind != tipstaff.ProgramPipeline {
 		return nil
 	}
 	var g tipstaff.Graph
@@ -111,7 +111,7 @@ func (p *runPage) Graph() *drawnGraph {
 		return &drawnGraph{Error: p.failed(err)}
 	}
 	from, _ := strconv.Atoi(p.v.r.FormValue("edges")) // what is no number is the beginning
-	return draw(g, p.run.Program.Digest, &p.v.s.layouts).window(max(0, from))
+	return draw(g, p.Run.Program.Digest, &p.v.s.layouts).window(max(0, from))
 }
 
 // draw places the graph of a pipeline, whose program has a digest.

@@ -30,17 +30,9 @@ const (
 	lookBlock  = 1000   // of which so many are read at once, backwards
 )
 
-// aboutRun is what all pages of this file's kind begin with.
-type aboutRun struct {
-	Run    tipstaff.Run
-	Header runHeader
-}
-
-func (v *view) about(run tipstaff.Run) aboutRun { return aboutRun{run, v.header(run)} }
-
 // journalPage is a window of the journal, in the order of the records.
 type journalPage struct {
-	aboutRun
+	*runView
 	Rows     []journalRow
 	Groups   []filter
 	Filter   url.Values
@@ -106,12 +98,8 @@ func whole(q url.Values, name string) (int64, error) {
 
 // journal is a window of the records: the last ones, those after a record or those before one.
 func (v *view) journal() error {
-	run, err := v.find()
-	if err != nil {
-		return err
-	}
-	q := v.r.URL.Query()
-	page := journalPage{aboutRun: v.about(run), Filter: q}
+	run, q := v.run, v.r.URL.Query()
+	page := journalPage{runView: v.about(), Filter: q}
 	sel, err := selectionOf(q)
 	if err != nil {
 		return err
@@ -228,7 +216,7 @@ func (w *window) backward(before int64) error {
 	first := before
 	for p.Low > 1 && p.Looked < w.enough() {
 		block := min(lookBlock, w.enough()-p.Looked, p.Low-1)
-		all, err := w.v.block(w.run.ID, p.Low-1-block, block)
+		all, err := w.v.block(p.Low-1-block, block)
 		if err != nil {
 			return err
 		}
@@ -252,12 +240,12 @@ func (w *window) backward(before int64) error {
 	return nil
 }
 
-// block reads so many records after one.
-func (v *view) block(run tipstaff.ID, after, many int64) (all []tipstaff.Event, err error) {
+// block reads so many records of the run after one.
+func (v *view) block(after, many int64) (all []tipstaff.Event, err error) {
 	if many <= 0 {
 		return nil, nil
 	}
-	for e, err := range v.s.control.Runs.Events(v.ctx(), tipstaff.EventsRequest{Run: run, After: after, Limit: int(many)}) {
+	for e, err := range v.s.control.Runs.Events(v.ctx(), tipstaff.EventsRequest{Run: v.run.ID, After: after, Limit: int(many)}) {
 		if err != nil {
 			return nil, err
 		}

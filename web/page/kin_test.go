@@ -82,7 +82,7 @@ func withText(s string) map[string]any {
 		{Role: tipstaff.RoleTool, Call: call(fmt.Sprintf(`{"a": %s, %s: {"b": [%s]}}`, quoted, quoted, quoted), tipstaff.CallOK), Seq: 7, Run: id, Inside: inside},
 		{Role: tipstaff.RoleTool, Call: call(s, tipstaff.CallAsked), Seq: 8, Run: id},
 	}}
-	shown := &runView{Header: runHeader{Run: run}, run: run}
+	shown := &runView{Run: run, Header: runHeader{Run: run}}
 	relative := tipstaff.Relative{Run: other, Parent: id, Relation: s, Seq: 4, Title: s, Program: program, Status: "failed", Outcome: s, Created: at}
 	itself := relative
 	itself.Run = id

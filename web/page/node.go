@@ -100,15 +100,15 @@ func (v *view) node() error {
 		return err
 	}
 	page := &nodePage{runView: p, Path: v.r.URL.Query().Get("path")}
-	page.Talk = v.s.answers(http.MethodGet, "/ui/runs/"+p.run.ID.String()+"/talk")
-	page.Journal = v.s.answers(http.MethodGet, "/ui/runs/"+p.run.ID.String()+"/journal/1")
+	page.Talk = v.s.answers(http.MethodGet, "/ui/runs/"+p.Run.ID.String()+"/talk")
+	page.Journal = v.s.answers(http.MethodGet, "/ui/runs/"+p.Run.ID.String()+"/journal/1")
 	if err := p.fold(page.read); err != nil {
 		return err
 	}
 	if err := page.payload(); err != nil {
 		return err
 	}
-	return v.show("node", tipstaff.Joined(" · ", page.Node.Name, nameOf(p.run)), page)
+	return v.show("node", tipstaff.Joined(" · ", page.Node.Name, nameOf(v.run)), page)
 }
 
 // read takes what the fold knows of the node, or of the one that a call belongs to.
@@ -130,10 +130,10 @@ func (p *nodePage) read(f *fold) error {
 			p.Older = i + 1
 			break
 		}
-		p.Calls = append(p.Calls, callOf(p.run.ID, s))
+		p.Calls = append(p.Calls, callOf(p.Run.ID, s))
 	}
 	if chosen != nil {
-		c := callOf(p.run.ID, chosen)
+		c := callOf(p.Run.ID, chosen)
 		p.Chosen, p.Before = &c, c.First-1
 		return nil
 	}
@@ -191,10 +191,10 @@ func (p *nodePage) payload() error {
 		}
 	}
 	first := min(p.Chosen.Last, p.Chosen.First+nodeRecords)
-	if err := after(p.v.ctx(), p.v.s.control.Runs, p.run.ID, p.Chosen.First-1, first, take); err != nil {
+	if err := after(p.v.ctx(), p.v.s.control.Runs, p.Run.ID, p.Chosen.First-1, first, take); err != nil {
 		return err
 	}
-	return after(p.v.ctx(), p.v.s.control.Runs, p.run.ID, max(first, p.Chosen.Last-1), p.Chosen.Last, take)
+	return after(p.v.ctx(), p.v.s.control.Runs, p.Run.ID, max(first, p.Chosen.Last-1), p.Chosen.Last, take)
 }
 
 func (p *nodePage) take(e *tipstaff.Event) {

@@ -43,7 +43,7 @@ func stillProving() error {
 
 // proofPage is what there is to prove of a run and, once it was asked for, what was found.
 type proofPage struct {
-	aboutRun
+	*runView
 	User, Executor string   // ids of the keys that the run publishes
 	Trusted        []string // ids of those that verifications believe
 	Report         *tipstaff.Report
@@ -56,21 +56,17 @@ func (v *view) proof() error {
 	if err != nil {
 		return err
 	}
-	return v.show("proof", "Proof · "+nameOf(page.Run), page)
+	return v.show("proof", "Proof · "+nameOf(v.run), page)
 }
 
 func (v *view) proofOf() (page proofPage, err error) {
-	run, err := v.find()
-	if err != nil {
-		return page, err
-	}
-	page = proofPage{aboutRun: v.about(run), CanExport: v.s.o.Export != nil}
+	page = proofPage{runView: v.about(), CanExport: v.s.o.Export != nil}
 	daemon, err := v.s.o.Daemon(v.ctx())
 	if err != nil {
 		return page, err
 	}
 	page.Trusted = daemon.Trusted
-	first, err := v.block(run.ID, 0, 1)
+	first, err := v.block(0, 1)
 	if err != nil {
 		return page, err
 	}
@@ -92,20 +88,16 @@ func (v *view) prove() error {
 		return stillProving()
 	}
 	defer done()
-	report, err := v.s.control.Runs.Verify(v.ctx(), tipstaff.VerifyRequest{Run: page.Run.ID, Open: true})
+	report, err := v.s.control.Runs.Verify(v.ctx(), tipstaff.VerifyRequest{Run: v.run.ID, Open: true})
 	if err != nil {
 		return err
 	}
 	page.Report = &report
-	return v.show("proof", "Proof · "+nameOf(page.Run), page)
+	return v.show("proof", "Proof · "+nameOf(v.run), page)
 }
 
 // export hands out the folder of an export as one file.
 func (v *view) export() error {
-	run, err := v.find()
-	if err != nil {
-		return err
-	}
 	if v.s.o.Export == nil {
 		return v.missing()
 	}
@@ -119,8 +111,8 @@ func (v *view) export() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	name := run.ID.String()
-	if err := v.s.o.Export(v.ctx(), v.s.control.Runs, run.ID, filepath.Join(dir, name)); err != nil {
+	name := v.run.ID.String()
+	if err := v.s.o.Export(v.ctx(), v.s.control.Runs, v.run.ID, filepath.Join(dir, name)); err != nil {
 		return err
 	}
 	h := v.w.Header()

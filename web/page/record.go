@@ -20,7 +20,7 @@ const (
 
 // recordPage is one record.
 type recordPage struct {
-	aboutRun
+	*runView
 	said
 	Record     tipstaff.Event
 	Group      string
@@ -41,16 +41,12 @@ type recordPage struct {
 
 // record shows one record, or hands it out as it is stored.
 func (v *view) record() error {
-	run, err := v.find()
-	if err != nil {
-		return err
-	}
 	seq, err := strconv.ParseInt(v.r.PathValue("seq"), 10, 64)
-	if err != nil || seq < 1 || seq > run.HeadSeq {
-		return &problem{status: http.StatusNotFound, title: "There is no such record", text: "This run has records 1 to " + thousands(run.HeadSeq) + "."}
+	if err != nil || seq < 1 || seq > v.run.HeadSeq {
+		return &problem{status: http.StatusNotFound, title: "There is no such record", text: "This run has records 1 to " + thousands(v.run.HeadSeq) + "."}
 	}
 	low := max(0, seq-2)
-	near, err := v.block(run.ID, low, seq-low)
+	near, err := v.block(low, seq-low)
 	if err != nil {
 		return err
 	}
@@ -61,7 +57,7 @@ func (v *view) record() error {
 	if v.r.FormValue("raw") != "" {
 		return v.download("record-"+strconv.FormatInt(seq, 10)+".json", e.Stored())
 	}
-	page := recordPage{aboutRun: v.about(run), Record: e, said: sentence(&e), Group: groupOf(e.Kind), Tree: valueTree(e.Body), Near: nearMost}
+	page := recordPage{runView: v.about(), Record: e, said: sentence(&e), Group: groupOf(e.Kind), Tree: valueTree(e.Body), Near: nearMost}
 	page.Bytes, page.Cut = headOf(e.Stored())
 	var before tipstaff.Event
 	if len(near) > 1 {
@@ -71,10 +67,10 @@ func (v *view) record() error {
 	page.Fits = before.Hash.Next(e.Stored()) == e.Hash && (!e.Kind.Envelope() || e.Head == before.Hash.String())
 	behalf := tipstaff.BodyOf[tipstaff.Behalf](&e)
 	page.OnBehalfOf, page.Via = behalf.OnBehalfOf, behalf.Via
-	if err := v.neighbours(&page, run); err != nil {
+	if err := v.neighbours(&page); err != nil {
 		return err
 	}
-	return v.show("record", "Record "+v.r.PathValue("seq")+" · "+nameOf(run), page)
+	return v.show("record", "Record "+v.r.PathValue("seq")+" · "+nameOf(v.run), page)
 }
 
 // Previous and Next are the neighbours in the journal.
@@ -96,11 +92,11 @@ func gateOf(e *tipstaff.Event) string {
 
 // neighbours finds the records before and after of the same path, and the other end of a gate,
 // as far as they are near: a long journal is not read for them.
-func (v *view) neighbours(page *recordPage, run tipstaff.Run) error {
+func (v *view) neighbours(page *recordPage) error {
 	at := &page.Record
 	page.Gate = gateOf(at)
 	low := max(0, at.Seq-1-nearMost)
-	around, err := v.block(run.ID, low, min(run.HeadSeq, at.Seq+nearMost)-low)
+	around, err := v.block(low, min(v.run.HeadSeq, at.Seq+nearMost)-low)
 	if err != nil {
 		return err
 	}

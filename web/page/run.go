@@ -12,17 +12,17 @@ import (
 
 // runPages show one run: its overview, nodes and timeline.
 var runPages = pages{
-	"GET /ui/runs/{run}":          (*view).run,
+	"GET /ui/runs/{run}":          (*view).overview,
 	"GET /ui/runs/{run}/node":     (*view).node,
 	"GET /ui/runs/{run}/timeline": (*view).timeline,
 }
 
-// runView is a view of a run whose records are folded after its header was sent.
+// runView is a view of a run. Its records are folded after its header was sent.
 type runView struct {
+	Run    tipstaff.Run
 	Header runHeader
 	v      *view
-	run    tipstaff.Run
-	at     int64
+	at     int64 // the record that it is shown as of; 0: as it is now
 }
 
 // Flush sends what there is of the page: the rest takes longer.
@@ -31,33 +31,30 @@ func (p *runView) Flush() string {
 	return ""
 }
 
-// runView finds the run and the moment that an address names. As of a record the header is
-// folded, too.
+// about is a view of the run as it is now.
+func (v *view) about() *runView {
+	return &runView{Run: v.run, Header: v.header(v.run), v: v}
+}
+
+// runView is a view of the run as of the record that the address names, if it does: then the
+// header is folded, too.
 func (v *view) runView() (*runView, error) {
-	r, err := v.find()
-	if err != nil {
-		return nil, err
+	at, err := v.moment(v.run)
+	if err != nil || at == 0 {
+		return v.about(), err
 	}
-	p := &runView{v: v, run: r}
-	if p.at, err = v.moment(r); err != nil {
-		return nil, err
-	}
-	if p.at > 0 {
-		head := r.HeadSeq
-		if err := p.fold(func(f *fold) error { r = asOf(r, f); return nil }); err != nil {
-			return nil, err
-		}
-		p.Header = v.header(r)
-		p.Header.At = v.atBar(p.at, head)
-		return p, nil
-	}
-	p.Header = v.header(r)
-	return p, nil
+	p := &runView{Run: v.run, v: v, at: at}
+	err = p.fold(func(f *fold) error {
+		p.Header = v.header(asOf(v.run, f))
+		p.Header.At = v.atBar(at, v.run.HeadSeq)
+		return nil
+	})
+	return p, err
 }
 
 // fold calls f with the run as of the moment that is shown.
 func (p *runView) fold(f func(*fold) error) error {
-	return p.v.s.folds.with(p.v.ctx(), p.run, p.at, f)
+	return p.v.s.folds.with(p.v.ctx(), p.Run, p.at, f)
 }
 
 // failed is the error of a part, which stands in its place.
@@ -100,13 +97,13 @@ func (v *view) runCalled(name string) (tipstaff.Run, error) {
 	return v.s.control.Runs.Get(v.ctx(), id)
 }
 
-// run is the overview of a run.
-func (v *view) run() error {
+// overview is the first view of a run.
+func (v *view) overview() error {
 	p, err := v.runView()
 	if err != nil {
 		return err
 	}
-	return v.show("run", nameOf(p.run), &runPage{runView: p})
+	return v.show("run", nameOf(v.run), &runPage{runView: p})
 }
 
 // runPage is the overview of a run: its graph, if it is a pipeline, and its tree.
@@ -118,7 +115,7 @@ type runPage struct {
 func (p *runPage) Tree() (t tree) {
 	err := p.fold(func(f *fold) error {
 		most := treeRows
-		if p.run.Program.Kind == tipstaff.ProgramPipeline && len(f.view.Roots[0].Children) > graphFits {
+		if p.Run.Program.Kind == tipstaff.ProgramPipeline && len(f.view.Roots[0].Children) > graphFits {
 			most = treeBeside
 		}
 		t = treeOf(f.view.Rows(p.now(f)), most)

@@ -128,7 +128,8 @@ type view struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	now    time.Time
-	signed *session // nil: nobody has signed in
+	signed *session     // nil: nobody has signed in
+	run    tipstaff.Run // that the address names; zero: it names none
 	status int
 	out    *reply // what is written; nil: nothing is yet
 }
@@ -151,6 +152,12 @@ func (v *view) answer(do func(*view) error, signed bool) error {
 	}
 	if v.signed != nil {
 		v.s.renew(v.w, v.r, v.signed)
+	}
+	if v.r.PathValue("run") != "" {
+		var err error
+		if v.run, err = v.find(); err != nil {
+			return err
+		}
 	}
 	return do(v)
 }

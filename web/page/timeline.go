@@ -115,8 +115,8 @@ func (v *view) timeline() error {
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "skip is not a number of rows")
 		}
 	}
-	page.query.Lost = p.at == 0 && p.run.Condition == tipstaff.Interrupted
-	return v.show("timeline", "Timeline · "+nameOf(p.run), page)
+	page.query.Lost = p.at == 0 && p.Run.Condition == tipstaff.Interrupted
+	return v.show("timeline", "Timeline · "+nameOf(v.run), page)
 }
 
 // Time draws the timeline.

@@ -47,7 +47,7 @@ func (v *view) talk() error {
 	if err != nil {
 		return err
 	}
-	r, at := shown.run, shown.at
+	r, at := v.run, shown.at
 	page := transcriptPage{runView: shown, Path: v.r.FormValue("path")}
 	if page.Places, err = tipstaff.ConversationPlaces(v.ctx(), v.s.control.Runs, r, at); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (v *view) talk() error {
 func (p transcriptPage) part(said *tipstaff.Conversation, from int) transcript {
 	from = min(max(0, from), len(said.Items))
 	to := min(from+talkItems, len(said.Items))
-	t := transcriptOf(p.run, said, from, to)
+	t := transcriptOf(p.Run, said, from, to)
 	address := func(from int) string { return p.address(p.Path) + "&" + query("from", strconv.Itoa(from)) }
 	if from > 0 {
 		t.Earlier = address(max(0, from-talkItems))
@@ -101,7 +101,7 @@ func (p transcriptPage) part(said *tipstaff.Conversation, from int) transcript {
 
 // address is that of what was said at a path.
 func (p transcriptPage) address(path string) string {
-	a := "/ui/runs/" + p.run.ID.String() + "/talk?" + query("path", path)
+	a := "/ui/runs/" + p.Run.ID.String() + "/talk?" + query("path", path)
 	if p.at > 0 {
 		a += "&" + query("at", strconv.FormatInt(p.at, 10))
 	}
