@@ -2,7 +2,6 @@ package page
 
 import (
 	"encoding/json"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -18,8 +17,8 @@ type runHeader struct {
 	Now    time.Time
 	Form   string // what forms carry
 	Bounds []bound
-	Advice *advice // nil: nothing is the matter
-	At     *atBar  // nil: the run is shown as it is now
+	Advice *tipstaff.Diagnosis // nil: nothing is the matter
+	At     *atBar              // nil: the run is shown as it is now
 }
 
 // bound is a bound as a bar.
@@ -29,19 +28,6 @@ type bound struct {
 	Of                int64  // used, in thousandths of the limit; 0 where there is none
 	Reserved          int64  // on top of that
 	Class             string // waiting: it is nearly used up; refused: it was
-}
-
-// advice is what is the matter with a run, and what can be done about it.
-type advice struct {
-	Condition, Reason string
-	Recommended       tipstaff.ID // the run to deal with instead
-	Next              []adviceStep
-}
-
-// adviceStep is one thing that can be done: by a link, by a form, or elsewhere.
-type adviceStep struct {
-	Why        string
-	Link, Post string
 }
 
 // header is what stands above a view of a run. The view is the one that the address names.
@@ -90,7 +76,7 @@ func (h runHeader) Query() string {
 
 // advise asks what is the matter with a run that has failed, or that nobody drives on. At
 // gates there is nothing to advise: they stand below.
-func (v *view) advise(r tipstaff.Run) *advice {
+func (v *view) advise(r tipstaff.Run) *tipstaff.Diagnosis {
 	if r.State == tipstaff.Completed || r.State == tipstaff.Cancelled || v.r.FormValue("at") != "" {
 		return nil
 	}
@@ -103,64 +89,36 @@ func (v *view) advise(r tipstaff.Run) *advice {
 	case tipstaff.DiagnosisActive, tipstaff.DiagnosisDecision, tipstaff.DiagnosisDelivery, tipstaff.DiagnosisNotStarted:
 		return nil
 	}
-	a := &advice{Condition: words(d.Condition), Reason: d.Reason, Recommended: d.Recommended}
-	for _, n := range d.Next {
-		a.Next = append(a.Next, v.adviceStep(r.ID, n))
-	}
-	return a
+	return &d
 }
 
-// adviceStep is where the page does what a call would do, if it can.
-func (v *view) adviceStep(id tipstaff.ID, n tipstaff.NextCall) adviceStep {
-	about := id
-	if named, ok := n.Args["run_id"].(tipstaff.ID); ok {
-		about = named
-	}
-	run := "/ui/runs/" + about.String()
-	a := adviceStep{Why: n.Why}
-	switch n.Tool {
-	case tipstaff.ToolRunResume:
-		a.Post = run + "/resume"
-	case tipstaff.ToolRunCancel:
-		a.Link = run + "/cancel"
-	case tipstaff.ToolRunStart:
-		a.Link = "/ui/runs/" + id.String() + "/fork"
-	case tipstaff.ToolRunEvidence:
-		switch n.Args["slice"] {
-		case tipstaff.SliceErrors:
-			a.Link = run + "/journal?failed=1"
-		case tipstaff.SliceBounds:
-			a.Link = run + "/cost"
-		default:
-			a.Link = run + "/journal"
-		}
-	case tipstaff.ToolRunEventsTail:
-		a.Link = run + "/journal"
-	case tipstaff.ToolRunVerify:
-		a.Link = run + "/proof"
-	case tipstaff.ToolRunDiff:
-		a.Link = run + "/files"
-	case tipstaff.ToolRunStatus:
-		a.Link = run
-	}
-	if a.Link != "" && !v.s.answers(http.MethodGet, a.Link) {
-		a.Link = ""
-	}
-	if a.Post != "" && !v.s.answers(http.MethodPost, a.Post) {
-		a.Post = ""
-	}
-	return a
+// advised are the views of a run that do what a call would do.
+var advised = map[string]string{
+	tipstaff.ToolRunResume: "/resume", tipstaff.ToolRunCancel: "/cancel", tipstaff.ToolRunStart: "/fork", tipstaff.ToolRunStatus: "", tipstaff.ToolRunDiff: "/files",
+	tipstaff.ToolRunEvidence: "/journal", tipstaff.ToolRunEventsTail: "/journal", tipstaff.ToolRunVerify: "/proof",
 }
 
-// answers reports whether there is a page for an address, or something that takes a form.
-func (s *Site) answers(method, address string) bool {
-	r, err := http.NewRequest(method, address, nil)
-	if err != nil {
-		return false
+// AdviceAt is where the page does what a call would do; "": nowhere.
+func (h runHeader) AdviceAt(n tipstaff.NextCall) string {
+	view, known := advised[n.Tool]
+	switch n.Args["slice"] {
+	case tipstaff.SliceErrors:
+		view += "?failed=1"
+	case tipstaff.SliceBounds:
+		view = "/cost"
 	}
-	_, pattern := s.mux.Handler(r)
-	return pattern != "" && pattern != "GET /ui/"
+	about, named := n.Args["run_id"].(tipstaff.ID)
+	if !named || n.Tool == tipstaff.ToolRunStart { // what begins anew is this one
+		about = h.ID
+	}
+	if !known {
+		return ""
+	}
+	return "/ui/runs/" + about.String() + view
 }
+
+// AdviceActs reports whether a call changes something at once: it is sent by a form.
+func (h runHeader) AdviceActs(n tipstaff.NextCall) bool { return n.Tool == tipstaff.ToolRunResume }
 
 // boundsOf are the bounds of a run as bars, those with a limit first.
 func boundsOf(r tipstaff.Run) (all []bound) {

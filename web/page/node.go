@@ -32,8 +32,6 @@ type nodePage struct {
 	Output   string
 	Failure  string // why it failed, in a line
 	Below    tree
-	Talk     bool  // its conversation has a page
-	Journal  bool  // its records do
 	Before   int64 // the last record before it; 0: there is none
 }
 
@@ -52,9 +50,6 @@ type nodeCall struct {
 	Gate, Question          string
 	Action, By              string
 }
-
-// Key is the path for addresses.
-func (p *nodePage) Key() string { return keyOf(p.Path) }
 
 // Took is how long the last attempt took; negative: it has not ended.
 func (c nodeCall) Took() time.Duration {
@@ -100,8 +95,6 @@ func (v *view) node() error {
 		return err
 	}
 	page := &nodePage{runView: p, Path: v.r.URL.Query().Get("path")}
-	page.Talk = v.s.answers(http.MethodGet, "/ui/runs/"+p.Run.ID.String()+"/talk")
-	page.Journal = v.s.answers(http.MethodGet, "/ui/runs/"+p.Run.ID.String()+"/journal/1")
 	if err := p.fold(page.read); err != nil {
 		return err
 	}
