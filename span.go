@@ -85,6 +85,21 @@ func (s *Span) More() SpanMore {
 	return *s.more
 }
 
+// Copy is the span as it is now, while the view goes on.
+func (s *Span) Copy() Span {
+	c := *s
+	if s.more != nil {
+		more := *s.more
+		more.Tries = slices.Clone(more.Tries)
+		c.more = &more
+	}
+	if s.Approval != nil {
+		approval := *s.Approval
+		c.Approval = &approval
+	}
+	return c
+}
+
 // Digest is that of a call's name and input; "": it has none.
 func (s *Span) Digest() string {
 	if s.digest == [32]byte{} {

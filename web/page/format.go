@@ -35,16 +35,25 @@ var funcs = template.FuncMap{
 	"sessionAt": sessionAddress, "memoryAt": memoryAddress,
 	"span":   func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) },
 	"actsOf": actionsOf,
-	"dict":   func(pairs ...any) map[string]any { return pairsOf(pairs) },
+	"dict":   dict,
+	"add":    add,
+	"half":   func(n int) int { return n / 2 },
 }
 
-// pairsOf is what a part is given that needs more than one value.
-func pairsOf(pairs []any) map[string]any {
+// dict is what a part is given that needs more than one value.
+func dict(pairs ...any) map[string]any {
 	m := map[string]any{}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		m[fmt.Sprint(pairs[i])] = pairs[i+1]
 	}
 	return m
+}
+
+func add(all ...int) (sum int) {
+	for _, n := range all {
+		sum += n
+	}
+	return sum
 }
 
 // words are a name of several words.

@@ -252,12 +252,8 @@ func pillOf(g *tipstaff.Graph, e *tipstaff.GraphEdge, at Point) *pill {
 	return p
 }
 
-// Left and Top are where the box of the pill begins.
+// Left is where the box of the pill begins.
 func (p pill) Left() int { return p.X - p.W/2 }
-func (p pill) Top() int  { return p.Y - 10 }
-
-// Base is where its text stands.
-func (p pill) Base() int { return p.Y + 4 }
 
 func edgeTitle(g *tipstaff.Graph, e *tipstaff.GraphEdge) string {
 	r := rowOf(e)
@@ -344,19 +340,7 @@ func (n drawnNode) Link(run tipstaff.ID, at *atBar) string { return nodeLink(run
 // Key tells the stage from others on the page.
 func (n drawnNode) Key() string { return keyOf(n.Path) }
 
-// Places within the box of a stage.
-func (n drawnNode) IconX() int   { return n.X + 18 }
-func (n drawnNode) IconY() int   { return n.Y + 21 }
-func (n drawnNode) TextX() int   { return n.X + 32 }
-func (n drawnNode) NameY() int   { return n.Y + 25 }
-func (n drawnNode) NoteY() int   { return n.Y + 43 }
-func (n drawnNode) VisitsX() int { return n.X + n.W - 12 }
-func (n drawnNode) MidX() int    { return n.X + n.W/2 }
-func (n drawnNode) MidY() int    { return n.Y + n.H/2 }
-func (n drawnNode) Above() int   { return n.Y - 8 }
-func (n drawnNode) Below() int   { return n.Y + n.H + 11 }
-
 // Diamond is the mark of a question.
 func (n drawnNode) Diamond() string {
-	return fmt.Sprintf("M%d %dl%d %dl-%d %dl-%d -%dz", n.MidX(), n.Y, n.W/2, n.H/2, n.W/2, n.H/2, n.W/2, n.H/2)
+	return fmt.Sprintf("M%d %dl%d %dl-%d %dl-%d -%dz", n.X+n.W/2, n.Y, n.W/2, n.H/2, n.W/2, n.H/2, n.W/2, n.H/2)
 }

@@ -1,13 +1,12 @@
 package page
 
-import (
-	"github.com/tipstaff/tipstaff"
-)
+import "github.com/tipstaff/tipstaff"
 
-// Widths of a life line: in a list, and above the views of a run.
 const (
-	lifeWidth = 160
-	lifeWhole = 480
+	lifeWidth = 160 // of a line in a list
+	lifeWhole = 480 // and above the views of a run
+	lifeGap   = 14  // of a wait
+	lifeDot   = 5   // of a gate
 )
 
 // lifeLine is a life, drawn: what a run has survived at one glance.
@@ -30,46 +29,38 @@ func drawLife(l *tipstaff.Life, width int) *lifeLine {
 	if l == nil || len(l.Segments) == 0 {
 		return nil
 	}
-	const gap, mark, dot = 14, 8, 5
 	var driven int64
 	fixed := 0
 	for _, s := range l.Segments {
+		fixed += lifeLeast(s)
 		if s.Kind == tipstaff.LifeDriven {
 			driven += max(1, s.Ms)
-			fixed += 4
-		} else {
-			fixed += widthOf(s, gap, mark, dot)
 		}
 	}
 	line, room := &lifeLine{Name: l.String(), Width: max(width, fixed)}, max(0, width-fixed)
 	x := 0
 	for _, s := range l.Segments {
-		p := lifePart{Kind: s.Kind, X: x}
+		p := lifePart{Kind: s.Kind, X: x, W: lifeLeast(s)}
 		if s.Kind == tipstaff.LifeDriven {
-			p.W = 4 + int(int64(room)*max(1, s.Ms)/max(1, driven))
-		} else {
-			p.W = widthOf(s, gap, mark, dot)
+			p.W += int(int64(room) * max(1, s.Ms) / max(1, driven))
 		}
 		for i := range min(s.Gates, 3) {
-			p.Dots = append(p.Dots, x+dot+i*dot)
+			p.Dots = append(p.Dots, x+lifeDot+i*lifeDot)
 		}
 		line.Parts, x = append(line.Parts, p), x+p.W
 	}
 	return line
 }
 
-func widthOf(s tipstaff.LifeSegment, gap, mark, dot int) int {
+// lifeLeast is how wide a segment is at least.
+func lifeLeast(s tipstaff.LifeSegment) int {
 	switch s.Kind {
+	case tipstaff.LifeDriven:
+		return 4
 	case tipstaff.LifeParked:
-		return gap + dot*max(0, min(s.Gates, 3)-1)
+		return lifeGap + lifeDot*max(0, min(s.Gates, 3)-1)
 	case tipstaff.LifeQueued:
-		return gap
+		return lifeGap
 	}
-	return mark
+	return 8
 }
-
-// End is the x of where the part ends.
-func (p lifePart) End() int { return p.X + p.W }
-
-// Mid is its middle.
-func (p lifePart) Mid() int { return p.X + p.W/2 }

@@ -22,41 +22,43 @@ const (
 // nodePage is one node of a run, or one call in it.
 type nodePage struct {
 	*runView
-	Path     string
-	Node     branch
-	From, To time.Time
-	Calls    []nodeCall // what happened in it, the newest first
-	Older    int        // calls that are not shown
-	Chosen   *nodeCall  // whose input and output are shown; nil: it has made none
-	Input    string
-	Output   string
-	Failure  string // why it failed, in a line
-	Below    tree
-	Before   int64 // the last record before it; 0: there is none
+	Path    string
+	Node    branch
+	Calls   []nodeCall // what happened in it, the newest first
+	Older   int        // calls that are not shown
+	Chosen  *nodeCall  // whose input and output are shown; nil: it has made none
+	Input   string
+	Output  string
+	Failure string // why it failed, in a line
+	Below   tree
+	Before  int64 // the last record before it; 0: there is none
 }
 
 // nodeCall is a call, a step, a visit of a stage or a gate.
 type nodeCall struct {
-	Path, Name, Kind, Class string
-	State                   tipstaff.NodeState
-	From, To                time.Time
-	Attempt                 int
-	Tries                   []tipstaff.Try
-	Cost                    tipstaff.USD
-	Digest, Key             string
-	Approval                *tipstaff.Approved
-	First, Last             int64
-	Child                   tipstaff.ID
-	Gate, Question          string
-	Action, By              string
+	tipstaff.Span
+	run tipstaff.ID
+}
+
+// What is what it is called.
+func (c nodeCall) What() string {
+	return map[tipstaff.SpanKind]string{tipstaff.SpanCall: "call", tipstaff.SpanStep: "step", tipstaff.SpanVisit: "visit", tipstaff.SpanGate: "gate"}[c.Kind]
 }
 
 // Took is how long the last attempt took; negative: it has not ended.
 func (c nodeCall) Took() time.Duration {
-	if c.From.IsZero() || c.To.IsZero() {
+	if c.Started().IsZero() || c.Ended().IsZero() {
 		return -1
 	}
-	return c.To.Sub(c.From)
+	return c.Ended().Sub(c.Started())
+}
+
+// Key is the idempotency key of a call; "": nothing was called.
+func (c nodeCall) Key() string {
+	if c.Attempt == 0 {
+		return ""
+	}
+	return c.IdempotencyKey(c.run)
 }
 
 // pathMost is how long a path is in an address.
@@ -86,8 +88,6 @@ func nodeLink(run tipstaff.ID, path string, at *atBar) string {
 // Link is the address of the panel.
 func (c nodeCall) Link(run tipstaff.ID, at *atBar) string { return nodeLink(run, c.Path, at) }
 
-var spanKinds = map[tipstaff.SpanKind]string{tipstaff.SpanCall: "call", tipstaff.SpanStep: "step", tipstaff.SpanVisit: "visit", tipstaff.SpanGate: "gate"}
-
 // node is the panel of one node.
 func (v *view) node() error {
 	p, err := v.runView()
@@ -116,18 +116,16 @@ func (p *nodePage) read(f *fold) error {
 	if chosen != nil {
 		p.Path = chosen.Path
 	}
-	p.Node, p.Below = *branchOf(&n), treeOf(rowsBelow(rows, at), treeRows)
-	p.From, p.To = n.Started, n.Ended
+	p.Node, p.Below = *branchOf(n), treeOf(rowsBelow(rows, at), treeRows)
 	for i, s := range slices.Backward(n.Spans()) {
 		if len(p.Calls) == nodeCalls {
 			p.Older = i + 1
 			break
 		}
-		p.Calls = append(p.Calls, callOf(p.Run.ID, s))
+		p.Calls = append(p.Calls, nodeCall{s.Copy(), p.Run.ID})
 	}
 	if chosen != nil {
-		c := callOf(p.Run.ID, chosen)
-		p.Chosen, p.Before = &c, c.First-1
+		p.Chosen, p.Before = &nodeCall{chosen.Copy(), p.Run.ID}, chosen.First-1
 		return nil
 	}
 	for _, r := range rowsBelow(rows, at) { // what it consists of
@@ -156,21 +154,6 @@ func findNode(rows []tipstaff.Row, path string) (at int, chosen *tipstaff.Span) 
 		}
 	}
 	return at, chosen
-}
-
-func callOf(run tipstaff.ID, s *tipstaff.Span) nodeCall {
-	more := s.More()
-	c := nodeCall{Path: s.Path, Name: s.Name, Kind: spanKinds[s.Kind], Class: string(s.Class), State: s.State, From: s.Started(), To: s.Ended(), Attempt: int(s.Attempt),
-		Tries: slices.Clone(more.Tries), Cost: s.Cost, Digest: s.Digest(), First: s.First, Last: s.Last, Child: more.Child,
-		Gate: more.Gate, Question: more.Question, Action: more.Action, By: more.By}
-	if s.Attempt > 0 {
-		c.Key = s.IdempotencyKey(run)
-	}
-	if s.Approval != nil {
-		a := *s.Approval
-		c.Approval = &a
-	}
-	return c
 }
 
 // payload reads what the chosen call was given and has answered, which only its records hold.

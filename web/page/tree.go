@@ -1,10 +1,6 @@
 package page
 
-import (
-	"time"
-
-	"github.com/tipstaff/tipstaff"
-)
+import "github.com/tipstaff/tipstaff"
 
 // Limits of a tree: of a branch with many children some are shown, and of a large tree what
 // fits on a page.
@@ -25,17 +21,7 @@ type tree struct {
 
 // branch is a row with those below it.
 type branch struct {
-	Path, Name, Title, Note string
-	Shown                   tipstaff.NodeState
-	Kind                    string
-	Attempts                int
-	Elapsed                 time.Duration
-	Timed                   bool
-	Cost                    tipstaff.USD
-	Child                   tipstaff.ID
-	Gates                   []string
-	Superseded              bool
-
+	tipstaff.Row
 	Children []*branch
 	More     int // children that are not shown
 
@@ -48,8 +34,7 @@ type branch struct {
 func treeOf(rows []tipstaff.Row, most int) tree {
 	top := &branch{}
 	stack := []*branch{top} // by depth
-	for i := range rows {
-		r := &rows[i]
+	for _, r := range rows {
 		depth := r.Depth - rows[0].Depth
 		b := branchOf(r)
 		stack = append(stack[:depth+1], b)
@@ -75,9 +60,10 @@ func rowsBelow(rows []tipstaff.Row, at int) []tipstaff.Row {
 	return rows[at+1 : end]
 }
 
-func branchOf(r *tipstaff.Row) *branch {
-	return &branch{Path: r.Path, Name: r.Name, Title: r.Title, Note: r.Note, Shown: r.Shown, Kind: r.Kind, Attempts: r.Attempts, Elapsed: r.Elapsed,
-		Timed: r.Timed, Cost: r.Cost, Child: r.Child, Gates: r.Gates, Superseded: r.Superseded}
+func branchOf(r tipstaff.Row) *branch {
+	node := *r.Node
+	r.Node = &node
+	return &branch{Row: r}
 }
 
 // choose marks the rows that are shown, at most so many: level by level, first those on the
