@@ -307,33 +307,6 @@ func summary(g tipstaff.Graph) string {
 	return text
 }
 
-// head is the arrow at the end of a curve, in the direction in which it arrives.
-func head(c Curve) string {
-	if len(c.Parts) == 0 {
-		return ""
-	}
-	last := c.Parts[len(c.Parts)-1]
-	from := last.C2
-	if last.Straight {
-		from = c.Start
-		if len(c.Parts) > 1 {
-			from = c.Parts[len(c.Parts)-2].To
-		}
-	}
-	to := last.To
-	if dx := to.X - from.X; dx != 0 && to.Y == from.Y {
-		side := 7
-		if dx > 0 {
-			side = -7
-		}
-		return fmt.Sprintf("M%d %dl%d -4v8z", to.X, to.Y, side)
-	}
-	if to.Y < from.Y {
-		return fmt.Sprintf("M%d %dl-4 7h8z", to.X, to.Y)
-	}
-	return fmt.Sprintf("M%d %dl-4 -7h8z", to.X, to.Y)
-}
-
 // Link is the address of its panel.
 func (n drawnNode) Link(run tipstaff.ID, at *atBar) string { return nodeLink(run, n.Path, at) }
 

@@ -2,9 +2,7 @@ package page
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 )
 
 // Diagram is a graph to be drawn: stages by index, and then what else edges lead to.
@@ -49,20 +47,6 @@ type Part struct {
 	Straight   bool
 }
 
-// Path is the curve as SVG writes it.
-func (c Curve) Path() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "M%d %d", c.Start.X, c.Start.Y)
-	for _, p := range c.Parts {
-		if p.Straight {
-			fmt.Fprintf(&b, "L%d %d", p.To.X, p.To.Y)
-		} else {
-			fmt.Fprintf(&b, "C%d %d %d %d %d %d", p.C1.X, p.C1.Y, p.C2.X, p.C2.Y, p.To.X, p.To.Y)
-		}
-	}
-	return b.String()
-}
-
 // Measures.
 const (
 	nodeWidth  = 168
@@ -99,22 +83,14 @@ type layout struct {
 	ranks [][]int
 	top   []int // where the boxes of each rank begin
 	out   Layout
-	ends  []laneEnd
-	lane  []int // by edge
-}
-
-// laneEnd is one end of an edge that goes in a lane.
-type laneEnd struct {
-	edge, node int
-	entry      bool // it ends there
-	side       bool // at the right side of the node
-	at         Point
-	track      int // y of the horizontal line
+	ends  []*laneEnd
+	joins [][2]*laneEnd // of an edge that leads back: where it begins and ends
+	lane  []int         // by edge
 }
 
 // Arrange lays out a diagram in ranks. The same diagram always gives the same layout.
 func Arrange(d Diagram) Layout {
-	l := &layout{Diagram: d, back: make([]bool, len(d.Edges)), chain: make([][]int, len(d.Edges)), lane: make([]int, len(d.Edges))}
+	l := &layout{Diagram: d, back: make([]bool, len(d.Edges)), chain: make([][]int, len(d.Edges)), joins: make([][2]*laneEnd, len(d.Edges)), lane: make([]int, len(d.Edges))}
 	l.out = Layout{Nodes: make([]Rect, len(d.Nodes)), Edges: make([]Curve, len(d.Edges))}
 	if len(d.Nodes) == 0 {
 		return l.out
@@ -192,33 +168,23 @@ func (l *layout) rank() {
 
 // thread gives every edge that leads down a column in each rank that it passes.
 func (l *layout) thread() {
-	total := len(l.Nodes)
-	for i, e := range l.Edges {
-		if !l.back[i] {
-			total += l.items[e.To].rank - l.items[e.From].rank - 1
-		}
-	}
-	l.items = slices.Grow(l.items, total)
 	for i, e := range l.Edges {
 		if l.back[i] {
 			continue
 		}
-		first := len(l.items)
-		l.chain[i] = make([]int, 0, l.items[e.To].rank-l.items[e.From].rank+1)
-		l.chain[i] = append(l.chain[i], e.From)
+		chain := []int{e.From}
 		for r := l.items[e.From].rank + 1; r < l.items[e.To].rank; r++ {
-			l.chain[i] = append(l.chain[i], len(l.items))
+			chain = append(chain, len(l.items))
 			l.items = append(l.items, item{id: len(l.Nodes) + i, rank: r})
 		}
-		c := append(l.chain[i], e.To)
-		l.chain[i] = c
-		for k := range len(c) - 2 { // a line has one neighbour on either side
-			l.items[first+k].up, l.items[first+k].down = c[k:k+1], c[k+2:k+3]
+		l.chain[i] = append(chain, e.To)
+		for k, below := range l.chain[i][1:] {
+			above := chain[k]
+			l.items[above].down = append(l.items[above].down, below)
+			l.items[below].up = append(l.items[below].up, above)
 		}
-		l.items[e.From].down = append(l.items[e.From].down, c[1])
-		l.items[e.To].up = append(l.items[e.To].up, c[len(c)-2])
 	}
-	l.pos, l.x = make([]int, total), make([]int, total)
+	l.pos, l.x = make([]int, len(l.items)), make([]int, len(l.items))
 	for i := range l.items {
 		for len(l.ranks) <= l.items[i].rank {
 			l.ranks = append(l.ranks, nil)
@@ -232,21 +198,27 @@ func (l *layout) thread() {
 // order sorts each rank by the barycentres of its neighbours: four sweeps, ties by index.
 func (l *layout) order() {
 	key := make([]int, len(l.items))
-	for sweep := range 4 {
-		down := sweep%2 == 0
-		for n := range l.ranks {
-			rank := l.ranks[n]
-			if !down {
-				rank = l.ranks[len(l.ranks)-1-n]
-			}
-			for _, i := range rank {
-				key[i] = l.mean(i, down, l.pos, 1<<10)
-			}
-			slices.SortFunc(rank, func(a, b int) int {
-				return cmp.Or(cmp.Compare(key[a], key[b]), cmp.Compare(l.items[a].id, l.items[b].id))
-			})
-			for pos, i := range rank {
-				l.pos[i] = pos
+	l.sweep(4, func(rank []int, down bool) {
+		for _, i := range rank {
+			key[i] = l.mean(i, down, l.pos, 1<<10)
+		}
+		slices.SortFunc(rank, func(a, b int) int {
+			return cmp.Or(cmp.Compare(key[a], key[b]), cmp.Compare(l.items[a].id, l.items[b].id))
+		})
+		for pos, i := range rank {
+			l.pos[i] = pos
+		}
+	})
+}
+
+// sweep calls f with every rank, so many times: downwards, then upwards, and so on.
+func (l *layout) sweep(times int, f func(rank []int, down bool)) {
+	for n := range times {
+		for r := range l.ranks {
+			if n%2 == 0 {
+				f(l.ranks[r], true)
+			} else {
+				f(l.ranks[len(l.ranks)-1-r], false)
 			}
 		}
 	}
@@ -278,16 +250,7 @@ func (l *layout) columns() {
 			}
 		}
 	}
-	for pass := range 8 {
-		down := pass%2 == 0
-		for n := range l.ranks {
-			rank := l.ranks[n]
-			if !down {
-				rank = l.ranks[len(l.ranks)-1-n]
-			}
-			l.settle(rank, down)
-		}
-	}
+	l.sweep(8, l.settle)
 	left := l.x[0]
 	for i, x := range l.x {
 		left = min(left, x-l.items[i].w/2)
@@ -324,234 +287,4 @@ func (l *layout) apart(a, b int) int {
 		gap = nodeGap
 	}
 	return (l.items[a].w+1)/2 + (l.items[b].w+1)/2 + gap
-}
-
-// lanes numbers the edges that lead back: self-loops first, then the shorter inside.
-func (l *layout) lanes() {
-	var back []int
-	for i := range l.Edges {
-		if l.back[i] {
-			back = append(back, i)
-		}
-	}
-	length := func(i int) int {
-		n := l.items[l.Edges[i].From].rank - l.items[l.Edges[i].To].rank
-		if l.Edges[i].From == l.Edges[i].To {
-			return -1
-		}
-		return max(n, -n)
-	}
-	slices.SortStableFunc(back, func(a, b int) int {
-		return cmp.Or(cmp.Compare(length(a), length(b)), cmp.Compare(l.items[l.Edges[b].From].rank, l.items[l.Edges[a].From].rank))
-	})
-	last := make([]int, len(l.ranks)) // the rightmost node of each rank
-	for r, rank := range l.ranks {
-		last[r] = -1
-		for _, i := range rank {
-			if i < len(l.Nodes) {
-				last[r] = i
-			}
-		}
-	}
-	used := make([]int, len(l.Nodes))
-	for n, i := range back {
-		l.lane[i] = n + 1
-		for _, end := range [...]laneEnd{{edge: i, node: l.Edges[i].From}, {edge: i, node: l.Edges[i].To, entry: true}} {
-			if end.side = last[l.items[end.node].rank] == end.node && used[end.node] < sidePorts && !l.Nodes[end.node].Small; end.side {
-				used[end.node]++
-			}
-			l.ends = append(l.ends, end)
-		}
-	}
-	// From the left to the right along a node, and outermost first: so no line crosses
-	// another of its own node.
-	slices.SortStableFunc(l.ends, func(a, b laneEnd) int {
-		return cmp.Or(cmp.Compare(l.items[a.node].rank, l.items[b.node].rank), cmp.Compare(l.pos[a.node], l.pos[b.node]), cmp.Compare(l.lane[b.edge], l.lane[a.edge]))
-	})
-}
-
-// rows gives the ranks their heights, with room for the horizontal lines between them, and
-// the ends in lanes their ports.
-func (l *layout) rows() {
-	perNode := make([][]*laneEnd, len(l.Nodes))
-	above, below := make([]int, len(l.ranks)), make([]int, len(l.ranks))
-	for k := range l.ends {
-		e := &l.ends[k]
-		perNode[e.node] = append(perNode[e.node], e)
-		if r := l.items[e.node].rank; !e.side && e.entry {
-			above[r]++
-		} else if !e.side {
-			below[r]++
-		}
-	}
-	room := func(tracks int) int {
-		if tracks == 0 {
-			return 0
-		}
-		return clear + tracks*trackGap
-	}
-	y := margin + room(above[0])
-	for r, rank := range l.ranks {
-		l.top = append(l.top, y)
-		up, down := above[r], below[r]
-		for _, i := range rank {
-			if i >= len(l.Nodes) {
-				continue
-			}
-			box := Rect{l.x[i] - l.items[i].w/2, y, l.items[i].w, nodeHeight}
-			if l.Nodes[i].Small {
-				box = Rect{l.x[i] - smallSide/2, y + (nodeHeight-smallSide)/2, smallSide, smallSide}
-			}
-			l.out.Nodes[i] = box
-			up, down = ports(perNode[i], box, y, up, down)
-		}
-		y += nodeHeight + room(below[r])
-		if r < len(l.ranks)-1 {
-			more := room(above[r+1])
-			y += more + max(curveGap, rankGap-room(below[r])-more)
-		}
-	}
-	l.out.Height = y + margin
-}
-
-// ports gives the ends at a node their places: those at its side in the upper half if they
-// enter and the lower if they leave, others at the right of its top and bottom. Tracks
-// are taken from the outermost on; up and down are how many are left.
-func ports(ends []*laneEnd, box Rect, y, up, down int) (int, int) {
-	var entries, exits, top, bottom []*laneEnd
-	for _, e := range ends {
-		switch {
-		case e.side && e.entry:
-			entries = append(entries, e)
-		case e.side:
-			exits = append([]*laneEnd{e}, exits...) // the innermost first
-		case e.entry:
-			top = append(top, e)
-		default:
-			bottom = append(bottom, e)
-		}
-	}
-	side := append(entries, exits...)
-	for k, e := range side {
-		e.at = Point{box.X + box.W, box.Y + box.H/2}
-		if len(side) > 1 {
-			e.at.Y = box.Y + 10 + (box.H-20)*k/(len(side)-1)
-		}
-		e.track = e.at.Y
-	}
-	first, width := box.X+box.W*3/4, box.W/4-corner // beside the fan
-	for k, e := range top {
-		e.at = Point{first + 1 + width*(k+1)/(len(top)+1), box.Y}
-		e.track = y - clear - (up-1)*trackGap
-		up--
-	}
-	for k, e := range bottom {
-		e.at = Point{first + 1 + width*(k+1)/(len(bottom)+1), box.Y + box.H}
-		e.track = y + nodeHeight + clear + (down-1)*trackGap
-		down--
-	}
-	return up, down
-}
-
-// draw makes the curves.
-func (l *layout) draw() {
-	right := 0
-	for i, x := range l.x {
-		right = max(right, x+l.items[i].w/2)
-	}
-	l.out.Width = right + margin
-	starts, stops := l.fan(false), l.fan(true)
-	for i := range l.Edges {
-		if !l.back[i] {
-			l.out.Edges[i] = l.descend(i, starts[i], stops[i])
-		}
-	}
-	from, to := make([]laneEnd, len(l.Edges)), make([]laneEnd, len(l.Edges))
-	for _, e := range l.ends {
-		if e.entry {
-			to[e.edge] = e
-		} else {
-			from[e.edge] = e
-		}
-	}
-	for i, lane := range l.lane {
-		if lane == 0 {
-			continue
-		}
-		x := right + laneGap*lane
-		l.out.Width = max(l.out.Width, x+laneGap/2+margin)
-		a, b := from[i], to[i]
-		c := rounded([]Point{a.at, {a.at.X, a.track}, {x, a.track}, {x, b.track}, {b.at.X, b.track}, b.at})
-		c.Lane, c.Pill = lane, Point{x, (a.track + b.track) / 2}
-		l.out.Edges[i] = c
-	}
-}
-
-// fan spreads the ends of edges that lead down over the middle of the top or the bottom of
-// their nodes, in the order of where they come from or lead to. It gives an x for each edge.
-func (l *layout) fan(top bool) []int {
-	at := make([]int, len(l.Edges))
-	groups := make([][]int, len(l.Nodes))
-	for i, c := range l.chain {
-		if c != nil && top {
-			groups[l.Edges[i].To] = append(groups[l.Edges[i].To], i)
-		} else if c != nil {
-			groups[l.Edges[i].From] = append(groups[l.Edges[i].From], i)
-		}
-	}
-	far := func(i int) int {
-		if top {
-			return l.x[l.chain[i][len(l.chain[i])-2]]
-		}
-		return l.x[l.chain[i][1]]
-	}
-	for n, group := range groups {
-		slices.SortStableFunc(group, func(a, b int) int { return cmp.Compare(far(a), far(b)) })
-		box := l.out.Nodes[n]
-		step := min(12, box.W/2/max(len(group), 1)) // of many they are one
-		for k, i := range group {
-			at[i] = box.X + box.W/2 + (2*k-len(group)+1)*step/2
-		}
-	}
-	return at
-}
-
-// descend is the curve of an edge that leads down, from x to x.
-func (l *layout) descend(i, from, to int) Curve {
-	chain := l.chain[i]
-	a, b := l.out.Nodes[chain[0]], l.out.Nodes[chain[len(chain)-1]]
-	c := Curve{Start: Point{from, a.Y + a.H}}
-	at := c.Start
-	curve := func(p Point) {
-		mid := (at.Y + p.Y) / 2
-		c.Parts = append(c.Parts, Part{C1: Point{at.X, mid}, C2: Point{p.X, mid}, To: p})
-		c.Pill = Point{(at.X + p.X) / 2, mid}
-		at = p
-	}
-	for _, n := range chain[1 : len(chain)-1] {
-		y := l.top[l.items[n].rank]
-		curve(Point{l.x[n], y})
-		at = Point{l.x[n], y + nodeHeight}
-		c.Parts = append(c.Parts, Part{To: at, Straight: true})
-	}
-	curve(Point{to, b.Y})
-	return c
-}
-
-// rounded is a line through points with round corners. Points that are the same are one.
-func rounded(points []Point) Curve {
-	points = slices.Compact(points)
-	c := Curve{Start: points[0]}
-	towards := func(a, b Point, n int) Point { // n pixels from a to b, along one axis
-		return Point{a.X + max(-n, min(n, b.X-a.X)), a.Y + max(-n, min(n, b.Y-a.Y))}
-	}
-	far := func(a, b Point) int { return max(a.X-b.X, b.X-a.X, a.Y-b.Y, b.Y-a.Y) }
-	for k := 1; k < len(points)-1; k++ {
-		p := points[k]
-		r := min(corner, far(p, points[k-1])/2, far(p, points[k+1])/2)
-		end := towards(p, points[k+1], r)
-		c.Parts = append(c.Parts, Part{To: towards(p, points[k-1], r), Straight: true}, Part{C1: p, C2: p, To: end})
-	}
-	c.Parts = append(c.Parts, Part{To: points[len(points)-1], Straight: true})
-	return c
 }
