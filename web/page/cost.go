@@ -1,27 +1,11 @@
 package page
 
-import (
-	"time"
-
-	"github.com/tipstaff/tipstaff"
-)
+import "github.com/tipstaff/tipstaff"
 
 // costPage is what a run has used, from its metrics alone.
 type costPage struct {
 	*runView
 	Metrics tipstaff.RunMetrics
-	Steps   []costRow
-	Agents  []costRow
-	Total   costRow
-}
-
-// costRow is a line of the bill.
-type costRow struct {
-	Name string
-	tipstaff.Metric
-	Cost  string
-	Share int64 // of the total, in thousandths; 0 where nothing costs anything
-	Parts []costRow
 }
 
 // cost shows what the run has used, by step and by agent.
@@ -30,20 +14,15 @@ func (v *view) cost() error {
 	if err != nil {
 		return err
 	}
-	page := costPage{runView: v.about(), Metrics: m, Steps: costRows(m.Steps, m.CostUSD), Agents: costRows(m.Agents, m.CostUSD),
-		Total: costRow{Name: "Total", Metric: m.Metric, Cost: costText(m.Metric, true)}}
-	return v.show("cost", "Cost · "+nameOf(v.run), page)
+	return v.show("cost", "Cost · "+nameOf(v.run), costPage{v.about(), m})
 }
 
-func costRows(all []tipstaff.MetricRow, total tipstaff.USD) (rows []costRow) {
-	for _, m := range all {
-		row := costRow{Name: m.Name, Metric: m.Metric, Cost: costText(m.Metric, false), Parts: costRows(m.Parts, 0)}
-		if total > 0 {
-			row.Share = int64(m.CostUSD) * 1000 / int64(total)
-		}
-		rows = append(rows, row)
+// costShare is a part of a cost in thousandths; 0 where nothing costs anything.
+func costShare(part, total tipstaff.USD) int64 {
+	if total <= 0 {
+		return 0
 	}
-	return rows
+	return int64(part) * 1000 / int64(total)
 }
 
 // costText is a cost of which some may not be known: that is never 0, and a sum with an
@@ -56,9 +35,4 @@ func costText(m tipstaff.Metric, sum bool) string {
 		return "unknown"
 	}
 	return "≥ $" + m.CostUSD.String()
-}
-
-// Time is a number of seconds as a duration.
-func (p costPage) Time(seconds float64) time.Duration {
-	return time.Duration(seconds * float64(time.Second))
 }

@@ -28,6 +28,8 @@ var funcs = template.FuncMap{
 	"whole":     func(l *tipstaff.Life) *lifeLine { return drawLife(l, lifeWhole) },
 	"driven":    driven,
 	"costOf":    costOf,
+	"costText":  costText,
+	"costShare": costShare,
 	"nameOf":    nameOf,
 	"words":     words,
 	"most":      most,

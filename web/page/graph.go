@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -89,12 +88,33 @@ type pill struct {
 }
 
 // edgeRow is an edge in the table.
-type edgeRow struct {
-	From, To, Rule, Kind string
-	Taken                int64
-	Limit                string
-	Refused              string
-	LastAt               time.Time
+type edgeRow struct{ tipstaff.GraphEdge }
+
+// Rule says by which rules, or else by what, the edge is taken.
+func (e edgeRow) Rule() string {
+	var ways []string
+	for _, w := range e.Ways {
+		way := w.Kind
+		if w.Rule > 0 {
+			way = fmt.Sprintf("rule %d", w.Rule)
+		}
+		ways = append(ways, tipstaff.Joined(" ", way, w.Label))
+	}
+	if e.Ways == nil {
+		return string(e.Kind)
+	}
+	return tipstaff.Joined("; ", ways...)
+}
+
+// Most is how often it may be taken; "": as often as the pipeline permits.
+func (e edgeRow) Most() string {
+	switch {
+	case e.Limit <= 0:
+		return ""
+	case e.PerPass:
+		return fmt.Sprintf("%d a pass", e.Limit)
+	}
+	return strconv.FormatInt(e.Limit, 10)
 }
 
 // Graph is the pipeline with what the run has done in it; nil: the run is of none.
@@ -117,8 +137,8 @@ func (p *runPage) Graph() *drawnGraph {
 // draw places the graph of a pipeline, whose program has a digest.
 func draw(g tipstaff.Graph, digest string, layouts *layouts) *drawnGraph {
 	d := &drawnGraph{Summary: summary(g), Moves: g.Moves, Large: len(g.Stages) > graphFits}
-	for i := range g.Edges {
-		d.Table = append(d.Table, rowOf(&g.Edges[i]))
+	for _, e := range g.Edges {
+		d.Table = append(d.Table, edgeRow{e})
 	}
 	if len(g.Stages) == 0 || len(g.Stages) > graphStages {
 		return d
@@ -256,10 +276,10 @@ func pillOf(g *tipstaff.Graph, e *tipstaff.GraphEdge, at Point) *pill {
 func (p pill) Left() int { return p.X - p.W/2 }
 
 func edgeTitle(g *tipstaff.Graph, e *tipstaff.GraphEdge) string {
-	r := rowOf(e)
-	title := e.From + " → " + e.To + ": " + tipstaff.Joined(", ", r.Rule, fmt.Sprintf("taken %d", e.Count))
-	if r.Limit != "" {
-		title += " of " + r.Limit
+	r := edgeRow{*e}
+	title := e.From + " → " + e.To + ": " + tipstaff.Joined(", ", r.Rule(), fmt.Sprintf("taken %d", e.Count))
+	if most := r.Most(); most != "" {
+		title += " of " + most
 	} else if e.Back && g.MaxIterations > 0 {
 		title += fmt.Sprintf(", %d iterations left", max(0, g.MaxIterations-g.Iterations))
 	}
@@ -267,29 +287,6 @@ func edgeTitle(g *tipstaff.Graph, e *tipstaff.GraphEdge) string {
 		title += ", refused: " + words(e.Refused)
 	}
 	return printed(title, 200)
-}
-
-func rowOf(e *tipstaff.GraphEdge) edgeRow {
-	r := edgeRow{From: e.From, To: e.To, Kind: string(e.Kind), Taken: e.Count, Refused: words(e.Refused), LastAt: e.LastAt}
-	for _, w := range e.Ways {
-		one := w.Kind
-		if w.Rule > 0 {
-			one = fmt.Sprintf("rule %d", w.Rule)
-		}
-		if w.Label != "" {
-			one += " " + w.Label
-		}
-		r.Rule = tipstaff.Joined("; ", r.Rule, one)
-	}
-	if e.Ways == nil {
-		r.Rule = r.Kind
-	}
-	if e.Limit > 0 {
-		if r.Limit = strconv.FormatInt(e.Limit, 10); e.PerPass {
-			r.Limit += " a pass"
-		}
-	}
-	return r
 }
 
 // summary is the graph in a sentence.

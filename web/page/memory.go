@@ -65,9 +65,9 @@ func (v *view) memory() error {
 		return err
 	}
 	if v.r.FormValue("rebuild") == "check" {
-		done, ok := v.s.proving.begin(v.signed)
-		if !ok {
-			return stillProving()
+		done, err := v.s.proving.begin(v.signed)
+		if err != nil {
+			return err
 		}
 		defer done()
 		report, err := v.s.o.Memory.Rebuild(v.ctx(), true)

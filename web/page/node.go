@@ -1,7 +1,6 @@
 package page
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -200,19 +199,11 @@ func (p *nodePage) take(e *tipstaff.Event) {
 
 // pretty is JSON for people, cut where it is long. A text stands as it is.
 func pretty(raw json.RawMessage) string {
-	var text string
-	if len(raw) == 0 || string(raw) == "null" {
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
 		return ""
-	}
-	if json.Unmarshal(raw, &text) == nil {
-		return passage(cut(text, nodePayload))
-	}
-	if len(raw) > 4*nodePayload { // it is cut anyway
+	case len(raw) > 4*nodePayload && raw[0] != '"': // it is cut anyway
 		return passage(cut(string(raw[:nodePayload])+"…", nodePayload))
 	}
-	var b bytes.Buffer
-	if json.Indent(&b, raw, "", "  ") != nil {
-		return passage(cut(string(raw), nodePayload))
-	}
-	return passage(cut(b.String(), nodePayload))
+	return passage(cut(valueText(raw), nodePayload))
 }

@@ -19,12 +19,12 @@ type busy struct {
 	who map[[nonceSize]byte]bool
 }
 
-// begin reports whether a session may begin; done lets it begin again.
-func (b *busy) begin(s *session) (done func(), ok bool) {
+// begin lets a session begin, if it does nothing of the kind yet; done lets it begin again.
+func (b *busy) begin(s *session) (done func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.who[s.nonce] {
-		return nil, false
+		return nil, &problem{status: http.StatusTooManyRequests, title: "One check at a time", text: "Another verification, check or download of this session is still under way. Wait until it has ended."}
 	}
 	if b.who == nil {
 		b.who = map[[nonceSize]byte]bool{}
@@ -34,11 +34,7 @@ func (b *busy) begin(s *session) (done func(), ok bool) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(b.who, s.nonce)
-	}, true
-}
-
-func stillProving() error {
-	return &problem{status: http.StatusTooManyRequests, title: "One check at a time", text: "Another verification, check or download of this session is still under way. Wait until it has ended."}
+	}, nil
 }
 
 // proofPage is what there is to prove of a run and, once it was asked for, what was found.
@@ -83,9 +79,9 @@ func (v *view) prove() error {
 	if err != nil {
 		return err
 	}
-	done, ok := v.s.proving.begin(v.signed)
-	if !ok {
-		return stillProving()
+	done, err := v.s.proving.begin(v.signed)
+	if err != nil {
+		return err
 	}
 	defer done()
 	report, err := v.s.control.Runs.Verify(v.ctx(), tipstaff.VerifyRequest{Run: v.run.ID, Open: true})
@@ -101,9 +97,9 @@ func (v *view) export() error {
 	if v.s.o.Export == nil {
 		return v.missing()
 	}
-	done, ok := v.s.proving.begin(v.signed)
-	if !ok {
-		return stillProving()
+	done, err := v.s.proving.begin(v.signed)
+	if err != nil {
+		return err
 	}
 	defer done()
 	dir, err := os.MkdirTemp("", "tipstaff-export-")

@@ -108,9 +108,9 @@ func (v *view) checkTools() error {
 	if err := v.needs(tipstaff.ScopeRun); err != nil {
 		return err
 	}
-	done, ok := v.s.proving.begin(v.signed)
-	if !ok {
-		return stillProving()
+	done, err := v.s.proving.begin(v.signed)
+	if err != nil {
+		return err
 	}
 	defer done()
 	page, err := v.declared()
