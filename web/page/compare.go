@@ -2,7 +2,6 @@ package page
 
 import (
 	"encoding/json"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -170,14 +169,5 @@ func givenText(name string, value json.RawMessage) *string {
 
 // With is the address of the comparison with one parameter set.
 func (p comparePage) With(name, value string) string {
-	q := url.Values{}
-	for kept, given := range map[string]string{"a": p.A, "b": p.B, "order": p.Order, "path": p.Path} {
-		if given != "" {
-			q.Set(kept, given)
-		}
-	}
-	if q.Set(name, value); value == "" {
-		q.Del(name)
-	}
-	return "/ui/compare?" + q.Encode()
+	return address("/ui/compare", "a", p.A, "b", p.B, "order", p.Order, "path", p.Path, name, value)
 }

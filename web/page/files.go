@@ -27,7 +27,7 @@ type filesOf struct {
 
 // files lists the program, the frozen documents, and what the run has brought forth.
 func (v *view) files() error {
-	offset, err := whole(v.r.URL.Query(), "from")
+	offset, err := v.number("from", 0)
 	if err != nil {
 		return err
 	}
@@ -37,12 +37,12 @@ func (v *view) files() error {
 			return err
 		}
 	}
-	kept, err := v.kept(int(offset), filesPage)
+	kept, err := v.kept(offset, filesPage)
 	if err != nil {
 		return err
 	}
 	page.Files, page.Total = append(page.Files, kept.Items...), kept.Total
-	if next := int(offset) + len(kept.Items); next < kept.Total {
+	if next := offset + len(kept.Items); next < kept.Total {
 		page.Next = next
 	}
 	return v.show("files", "Files · "+nameOf(v.run), page)
@@ -105,11 +105,11 @@ func (v *view) file() error {
 	if v.r.FormValue("raw") != "" {
 		return v.download(page.Name, data)
 	}
-	from, err := whole(v.r.URL.Query(), "from")
+	from, err := v.number("from", 0)
 	if err != nil {
 		return err
 	}
-	page.fill(data, int(min(from, int64(len(data)))))
+	page.fill(data, min(from, len(data)))
 	return v.show("file", page.Name+" · "+nameOf(v.run), page)
 }
 

@@ -158,8 +158,13 @@ func thousands(n any) string {
 // clock is a moment: the machine-readable one is the truth, a script may rewrite the other.
 type clock struct{ time.Time }
 
-// ISO is the moment for machines.
-func (c clock) ISO() string { return c.UTC().Format(time.RFC3339Nano) }
+// ISO is the moment for machines; "": there is none.
+func (c clock) ISO() string {
+	if c.IsZero() {
+		return ""
+	}
+	return c.UTC().Format(time.RFC3339Nano)
+}
 
 // Text is the moment for people.
 func (c clock) Text() string { return c.UTC().Format("2 Jan 2006 15:04:05 MST") }

@@ -256,20 +256,7 @@ func (v *view) block(after, many int64) (all []tipstaff.Event, err error) {
 
 // With is the address of the journal with one parameter set, from its end.
 func (p journalPage) With(name, value string) string {
-	q := url.Values{}
-	for _, n := range []string{"kind", "path", "q", "failed", "limit"} {
-		if given := p.Filter.Get(n); given != "" && n != name {
-			q.Set(n, given)
-		}
-	}
-	if value != "" {
-		q.Set(name, value)
-	}
-	to := "/ui/runs/" + p.Run.ID.String() + "/journal"
-	if len(q) > 0 {
-		to += "?" + q.Encode()
-	}
-	return to
+	return address("/ui/runs/"+p.Run.ID.String()+"/journal", "kind", p.Given("kind"), "path", p.Given("path"), "q", p.Given("q"), "failed", p.Given("failed"), "limit", p.Given("limit"), name, value)
 }
 
 // Given is a parameter of the address, for the fields of the form.

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -176,4 +177,27 @@ func query(pairs ...string) string {
 		q.Set(pairs[i], pairs[i+1])
 	}
 	return q.Encode()
+}
+
+// address is that of a page with a query of names and values. The last value of a name counts,
+// and one that is empty is left out.
+func address(path string, pairs ...string) string {
+	q := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if q.Set(pairs[i], pairs[i+1]); pairs[i+1] == "" {
+			q.Del(pairs[i])
+		}
+	}
+	if len(q) == 0 {
+		return path
+	}
+	return path + "?" + q.Encode()
+}
+
+// digits is a number for an address, where 0 is left out.
+func digits(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
 }

@@ -160,7 +160,7 @@ func (d *signins) left(s *session) bool {
 
 // missed counts a wrong token or code; barred reports whether there were too many.
 func (d *signins) missed(r *http.Request, now time.Time) {
-	at := address(r)
+	at := remoteHost(r)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.misses) > 10_000 {
@@ -172,7 +172,7 @@ func (d *signins) missed(r *http.Request, now time.Time) {
 func (d *signins) barred(r *http.Request, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(recent(d.misses[address(r)], now, time.Minute)) >= missesMost
+	return len(recent(d.misses[remoteHost(r)], now, time.Minute)) >= missesMost
 }
 
 // recent are the times that lie no further back than that.
@@ -183,7 +183,7 @@ func recent(all []time.Time, now time.Time, back time.Duration) []time.Time {
 	return all
 }
 
-func address(r *http.Request) string {
+func remoteHost(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr

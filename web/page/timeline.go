@@ -2,7 +2,6 @@ package page
 
 import (
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -110,10 +109,8 @@ func (v *view) timeline() error {
 			}
 		}
 	}
-	if text := q.Get("skip"); text != "" {
-		if page.query.Skip, err = strconv.Atoi(text); err != nil || page.query.Skip < 0 {
-			return tipstaff.Errorf(tipstaff.InvalidArgument, "skip is not a number of rows")
-		}
+	if page.query.Skip, err = v.number("skip", 0); err != nil {
+		return err
 	}
 	page.query.Lost = p.at == 0 && p.Run.Condition == tipstaff.Interrupted
 	return v.show("timeline", "Timeline · "+nameOf(v.run), page)
@@ -290,21 +287,9 @@ func (p *timelinePage) links(t *tipstaff.Timeline) []timeLink {
 
 // to is the address of a window.
 func (p *timelinePage) to(from, to time.Time, real bool, skip int) string {
-	q := url.Values{}
-	if p.at > 0 {
-		q.Set("at", strconv.FormatInt(p.at, 10))
-	}
+	scale := ""
 	if real {
-		q.Set("scale", "real")
+		scale = "real"
 	}
-	if !from.IsZero() {
-		q.Set("from", clock{from}.ISO())
-	}
-	if !to.IsZero() {
-		q.Set("to", clock{to}.ISO())
-	}
-	if skip > 0 {
-		q.Set("skip", strconv.Itoa(skip))
-	}
-	return p.v.r.URL.Path + "?" + q.Encode()
+	return address(p.v.r.URL.Path, "at", digits(p.at), "scale", scale, "from", clock{from}.ISO(), "to", clock{to}.ISO(), "skip", digits(int64(skip)))
 }
