@@ -183,7 +183,7 @@ var guardsOfThePage = []struct{ name, file, guard, without, folder, tests string
 	{"what does not print is marked", "format.go", "return cut(tipstaff.Printable(cut(s, most)), most)", "return cut(s, most)", "../../web/page", "TestHostileTextsAddNothing"},
 	{"raw HTML in Markdown is text", "markdown.go", "util.EscapeHTML(n.(*ast.RawHTML).Segments.Value(source))", "n.(*ast.RawHTML).Segments.Value(source)", "../../web/page", "TestMarkdown.*"},
 	{"stored content is downloaded", "files.go", `v.hand("application/octet-stream", "attachment", name, data)`, `v.hand("text/html", "inline", name, data)`, "../../web/page", "TestStoredContentIsInert"},
-	{"images are known by their first bytes", "files.go", `case "image/png",`, `case "text/html; charset=utf-8", "image/png",`, "../../web/page", "TestStoredContentIsInert"},
+	{"images are known by their first bytes", "files.go", `[]string{"image/png",`, `[]string{"text/html; charset=utf-8", "image/png",`, "../../web/page", "TestStoredContentIsInert"},
 	{"every answer has the policy", "guard.go", `h.Set("Content-Security-Policy", policy)`, ``, "../../web/page", "TestStoredContentIsInert"},
 	{"forms carry a token", "guard.go", `!= 1 {`, `== 2 {`, ".", "TestFormsFromElsewhere"},
 }

@@ -3,7 +3,7 @@
 // outcome of its own.
 //
 // [Site] answers requests; begin there. A page is a method of *view that gathers values and a
-// template that draws them. session.go signs people in, guard.go keeps other sites out,
+// template that draws them. signin.go signs people in, guard.go keeps other sites out,
 // stream.go sends finished parts to pages that are open, and layout.go places the graph of a
 // pipeline.
 package page
