@@ -47,11 +47,11 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
-	var program struct{ Name, Agent, Message string }
+	var program programText
 	if text, err := r.Store.Blob(ctx, cmp.Or(fold.Program.Digest, row.Program)); err == nil { // what cannot be read has no name
 		_ = json.Unmarshal(text, &program) // and a plan need not have one
 	}
-	facts := tipstaff.Facts{ID: idOf(row.ID), Name: program.Name, State: tipstaff.State(row.State), Head: head}
+	facts := tipstaff.Facts{ID: idOf(row.ID), Name: program.Name, Steps: program.steps(), State: tipstaff.State(row.State), Head: head}
 	if facts.Queued, err = r.queued(ctx, row, fold); err != nil {
 		return tipstaff.Run{}, err
 	}
@@ -78,6 +78,30 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 		run.Turn = r.turnStatus(ctx, row, program.Agent, program.Message)
 	}
 	return run, nil
+}
+
+// programText is what a list tells of a program.
+type programText struct {
+	Name, Agent, Message string
+	Root                 *planNode
+	Agents               []struct{} // of a pipeline: its stages
+}
+
+type planNode struct{ Children []planNode }
+
+// steps is how many leaves a plan has, or how many stages a pipeline.
+func (t *programText) steps() int {
+	if t.Root == nil {
+		return len(t.Agents)
+	}
+	return t.Root.leaves()
+}
+
+func (n *planNode) leaves() (all int) {
+	for i := range n.Children {
+		all += n.Children[i].leaves()
+	}
+	return max(1, all)
 }
 
 // turnStatus is where a turn stands: its session, and what the run has frozen of its agent
