@@ -376,7 +376,8 @@ type InboxPage struct {
 	Total  int              `json:"total"`         // that the caller may see, of the kinds asked for
 	Next   ID               `json:"next,omitzero"` // zero: no more
 	ByKind map[GateKind]int `json:"by_kind"`
-	// ByProgram is how many there are of programs that have a name, if that was asked for.
+	// ByProgram is how many there are of each program, "" for those without a name, if that
+	// was asked for.
 	ByProgram map[string]int `json:"by_program,omitempty"`
 }
 

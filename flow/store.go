@@ -189,7 +189,7 @@ type GateQuery struct {
 	// and nil: all.
 	User, Name string
 	Kinds      []string
-	// ByName has them counted by the name of the program, without those that have none.
+	// ByName has them counted by the name of the program; "" has none.
 	ByName bool
 	Valid  time.Time // only those that have not expired by then; zero: all
 	After  string    // of all runs: only those whose ids come after this one

@@ -45,7 +45,7 @@ func (s *Store) CountGates(ctx context.Context, q flow.GateQuery) (map[string]in
 		from += ` JOIN runs r ON r.n = g.run`
 	}
 	if q.ByName {
-		where, by = where+` AND r.name <> ''`, `r.name`
+		by = `r.name`
 	}
 	err := s.db.Query(ctx, func(r Row) error {
 		counts[r.Text(0)] = int(r.Int(1))

@@ -118,7 +118,9 @@ func (v *view) inboxList(page *inboxPage) error {
 func (p *inboxPage) filters(name string, of map[string]int) (all []inboxFilter) {
 	chosen, total := p.kept.Get(name), 0
 	for _, value := range slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Or(of[b]-of[a], strings.Compare(a, b)) }) {
-		all, total = append(all, inboxFilter{value, p.With(name, value), of[value], value == chosen}), total+of[value]
+		if total += of[value]; value != "" {
+			all = append(all, inboxFilter{value, p.With(name, value), of[value], value == chosen})
+		}
 	}
 	if len(all) < 2 && chosen == "" {
 		return nil

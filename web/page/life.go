@@ -6,7 +6,7 @@ import (
 
 // Widths of a life line: in a list, and above the views of a run.
 const (
-	lifeWidth = 160
+	lifeWidth = 120
 	lifeWhole = 480
 )
 
@@ -42,6 +42,9 @@ func drawLife(l *tipstaff.Life, width int) *lifeLine {
 		}
 	}
 	line, room := &lifeLine{Name: l.String(), Width: max(width, fixed)}, max(0, width-fixed)
+	if l.Drives == 0 { // a beginning, and no more
+		room /= 8
+	}
 	x := 0
 	for _, s := range l.Segments {
 		p := lifePart{Kind: s.Kind, X: x}

@@ -71,7 +71,7 @@ func (v *view) runs() error {
 	for _, f := range []filter{
 		{Name: "status", Title: "All"},
 		{Name: "status", Value: "running", Title: "Running"},
-		{Name: "status", Value: "awaiting_decision,awaiting_phase_handoff,awaiting_delivery", Title: "Waiting"},
+		{Name: "status", Value: "awaiting_decision,awaiting_phase_handoff,awaiting_delivery", Title: "Waiting for a decision"},
 		{Name: "status", Value: "interrupted,awaiting_resume", Title: "Needs resuming"},
 		{Name: "status", Value: "completed", Title: "Completed"},
 		{Name: "status", Value: "failed", Title: "Failed"},
