@@ -61,7 +61,7 @@ await scenario({ viewport: { width: 390, height: 800 } }, async (page) => {
   await signIn(page);
   await isLive(page);
   const run = await start("gate.yaml");
-  await page.locator(`#part-inbox a[href*="${run}"]:visible`).click();
+  await page.locator(`#part-inbox .card a[href*="${run}"]:visible`).click();
   await page.waitForURL("**/ui/runs/*/gates/*");
 
   await page.goto(base + "/ui/runs"); // two rows are chosen, and compared
