@@ -241,7 +241,7 @@ func HistoryOf(r Run) HistoryRun {
 // Pending is a page of what waits for a decision.
 func (c Control) Pending(ctx context.Context, req PendingRequest) (PendingDecisions, error) {
 	got := PendingDecisions{Decisions: []PendingDecision{}}
-	page, err := c.Runs.Inbox(ctx, InboxRequest(req))
+	page, err := c.Runs.Inbox(ctx, InboxRequest{Limit: req.Limit, Kinds: req.Kinds, After: req.After})
 	if err != nil {
 		return got, err
 	}

@@ -176,7 +176,7 @@ func (f *Fold) applyDraft(e *Event) {
 	f.Program, f.Pipeline = Program{Kind: body.ProgramKind, Digest: body.ProgramDigest}, body.Pipeline
 	f.User, f.Origin, f.Title = body.User, body.Origin, body.Title
 	if body.ForkOf != nil {
-		f.Lineage = &Lineage{Relation: "fork", Seq: body.ForkOf.Seq}
+		f.Lineage = &Lineage{Relation: relationFork, Seq: body.ForkOf.Seq}
 		f.Lineage.Parent, _ = ParseID(body.ForkOf.Run)
 	}
 	if body.Parent != nil {

@@ -13,7 +13,7 @@ import (
 
 // foldRules is the version of what a fold adds up. One that was stored by other rules is
 // made anew from the records.
-const foldRules = 3
+const foldRules = 4
 
 // ReadFold is a fold as it was stored. Where it cannot be used it is one of no records.
 func ReadFold(stored []byte) *Fold {
@@ -48,6 +48,11 @@ type FoldRest struct {
 	// Said: somebody has said something in the run, or in what it inherits.
 	Said bool `json:"said,omitempty"`
 
+	// Done is how many steps of the program in force have ended well: leaves of a plan, or of
+	// a pipeline the stages that have ended. DoneStages are those of one that goes on.
+	Done       int             `json:"done,omitempty"`
+	DoneStages map[string]bool `json:"done_stages,omitempty"`
+
 	// Life is open where the run is: [Status] says how long that has lasted.
 	Life Life `json:"life,omitzero"`
 }
@@ -76,7 +81,11 @@ func (f *Fold) applyRest(e *Event) {
 	case KindRunCancelRequested, KindRunCorrectionRequested, KindPolicyGateResolve, KindIntentAnswer, KindIntentAccept:
 		f.News = true
 	case KindRunContinued: // a segment begins while no call is under way
-		f.Sent = nil
+		if f.Sent = nil; f.Pipeline == nil { // another revision, which says anew what is done of it
+			f.Done = 0
+		}
+	case KindPlanStep, KindStageStarted, KindStageFinished:
+		f.applyDone(e)
 	case KindAgentStepStarted, KindAgentMessage, KindAgentError, KindWorkerEvent: // those of placeOf
 		f.Said = true
 	case KindWorkerStarted:
@@ -92,7 +101,33 @@ func (f *Fold) applyRest(e *Event) {
 	}
 	if e.Kind.Terminal() {
 		f.Interrupted, f.WakeAt, f.News, f.Sent, f.Workers = "", time.Time{}, false, nil, nil
+		f.Done, f.DoneStages = f.Done+len(f.DoneStages), nil
 	}
+}
+
+// applyDone follows how much of the program is done. A stage that is visited again is not.
+func (f *Fold) applyDone(e *Event) {
+	switch e.Kind {
+	case KindPlanStep:
+		if s := BodyOf[PlanStep](e).Status; f.Pipeline == nil && (s == StepCompleted || s == StepCarried) {
+			f.Done++
+		}
+	case KindStageStarted:
+		delete(f.DoneStages, stageOf(e.Path))
+	case KindStageFinished:
+		if b := BodyOf[StageFinished](e); b.Outcome == "success" {
+			put(&f.DoneStages, b.Stage, true)
+		}
+	}
+}
+
+// steps is how far a run has come in a program of so many; nil: nobody knows. What a fork
+// inherits is in the records of another run.
+func (f *Fold) steps(known int) *StepCount {
+	if known == 0 || f.Lineage != nil && (f.Lineage.Relation == relationFork || f.Lineage.Relation == relationRollback) {
+		return nil
+	}
+	return &StepCount{Done: f.Done + len(f.DoneStages), Known: known}
 }
 
 // doubt follows which calls were sent, and nobody knows what became of them.

@@ -56,6 +56,31 @@ type Gate struct {
 // the run itself asks.
 func (g Gate) Place() string { return cmp.Or(g.Path, g.Key) }
 
+// GateCall is the call that a gate is about.
+type GateCall struct {
+	Tool  string // server/tool, or as a worker calls it; "": it is about none
+	Class string // of its effect, if the gate says so
+}
+
+// Call is the call that a gate asks to allow, or of which nobody knows the end.
+func (g Gate) Call() (c GateCall) {
+	var b struct {
+		URI, Worker, Tool, Class string
+		Input                    struct{ URI string }
+	}
+	if g.Kind != Approval && g.Kind != InDoubt || json.Unmarshal(g.Subject, &b) != nil {
+		return c
+	}
+	c.Class = b.Class
+	if b.Worker != "" {
+		c.Tool = b.Tool
+	}
+	if u, err := ParseToolURI(cmp.Or(b.URI, b.Input.URI)); err == nil {
+		c.Tool = u.Server + "/" + u.Tool
+	}
+	return c
+}
+
 // LastHeard is what was last heard of a worker whose end nobody saw.
 type LastHeard struct {
 	Text    string          `json:"text,omitempty"`

@@ -1,6 +1,7 @@
 package tipstaff
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -140,7 +141,10 @@ func (f *Fold) life(c Condition, now time.Time) *Life {
 	l.Segments = slices.Clone(l.Segments)
 	switch c {
 	case Interrupted:
-		l.lose(f.DriveTo)
+		if len(l.Segments) == 0 { // its process was gone before it could take the run
+			l.begin(LifeDriven, f.At)
+		}
+		l.lose(cmp.Or(f.DriveTo, f.At))
 	case Running:
 		l.close(now)
 	}
@@ -157,11 +161,10 @@ func (l Life) Until(now time.Time) Life {
 // String is what the life line says to who cannot see it: "driven 4 minutes in 3 drives,
 // waited twice, killed once, completed".
 func (l Life) String() string {
-	if l.Drives == 0 {
-		return Joined(", ", "never driven", string(l.ended()))
+	text := "never driven"
+	if l.Drives > 0 {
+		text = fmt.Sprintf("driven %s in %s", DurationWords(time.Duration(l.DrivenMs)*time.Millisecond), Plural(l.Drives, "drive"))
 	}
-	took := time.Duration(l.DrivenMs) * time.Millisecond
-	text := fmt.Sprintf("driven %s in %s", DurationWords(took), Plural(l.Drives, "drive"))
 	for _, c := range []struct {
 		word string
 		n    int

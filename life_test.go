@@ -174,3 +174,74 @@ func TestLifeOfARunThatWasKilled(t *testing.T) {
 		t.Errorf("%s", l)
 	}
 }
+
+// A process that was started for a run and is gone before it could write leaves a trace all
+// the same.
+func TestLifeOfARunThatWasKilledBeforeItsFirstDrive(t *testing.T) {
+	f := records(tale(t, "")).fold()
+	run := Status(Facts{State: f.State, Launched: true}, f, nil, dawn.Add(time.Hour))
+	if run.Life == nil {
+		t.Fatal("there is no life")
+	}
+	whole := run.Life.Until(dawn.Add(time.Hour))
+	if diff := cmp.Diff("driven, killed 1h0m0s / never driven, killed once", lifeText(&whole)+" / "+run.Life.String()); diff != "" {
+		t.Error(diff)
+	}
+	if len(f.Life.Segments) != 0 {
+		t.Error("the fold has changed: it would be stored")
+	}
+}
+
+// How far a run has come: leaves that have ended well in the revision in force, stages whose
+// last visit has. What a fork inherits nobody counts.
+func TestStepsOfARun(t *testing.T) {
+	plan := `
+		0s run.started - 1 {}
+		1s plan.step root/a 1 {"status":"completed"}
+		2s plan.step root/b 1 {"status":"started"}
+		3s plan.step root/b 1 {"status":"failed"}
+		4s plan.step root/c 1 {"status":"completed"}`
+	for _, c := range []struct {
+		name, tale string
+		pipeline   bool
+		known      int
+		want       *StepCount
+	}{
+		{"a plan", plan, false, 5, &StepCount{2, 5}},
+		{"a program that nobody can read", plan, false, 0, nil},
+		{"a corrected plan", plan + `
+			5s run.continued - 1 {"state":{},"used":{},"limit":{},"wall_ms":1}
+			6s plan.step root/a 1 {"status":"carried"}`, false, 4, &StepCount{1, 4}},
+		{"a pipeline that goes back", `
+			0s run.started - 1 {}
+			1s stage.started write#1 1 {}
+			2s stage.finished write#1 1 {"stage":"write","visit":1,"outcome":"success"}
+			3s stage.started judge#1 1 {}
+			4s plan.step judge/root/a 1 {"status":"completed"}
+			5s stage.finished judge#1 1 {"stage":"judge","visit":1,"outcome":"success"}
+			6s stage.started write#2 1 {}`, true, 3, &StepCount{1, 3}},
+		{"a pipeline that has ended", `
+			1s stage.finished write#1 1 {"stage":"write","visit":1,"outcome":"success"}
+			2s stage.finished judge#1 1 {"stage":"judge","visit":1,"outcome":"error"}
+			3s intent.attest - 0 {}`, true, 2, &StepCount{1, 2}},
+	} {
+		f := new(Fold)
+		if c.pipeline {
+			f.Pipeline = new(PipelineStatus)
+		}
+		for _, e := range tale(t, c.tale)[2:] {
+			f.Apply(&e)
+		}
+		stored, err := json.Marshal(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, ReadFold(stored).steps(c.known)); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+		f.Lineage = &Lineage{Relation: relationFork}
+		if got := f.steps(c.known); got != nil {
+			t.Errorf("%s, inherited: %+v", c.name, got)
+		}
+	}
+}

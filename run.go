@@ -61,9 +61,17 @@ type Run struct {
 	// Artifacts are what it has brought forth and keeps, the last of them.
 	Artifacts []EvidenceFile `json:"artifacts,omitempty"`
 	Warnings  []Problem      `json:"warnings,omitempty"`
-	Life      *Life          `json:"life,omitempty"` // nil: nothing has happened to it
+	Life      *Life          `json:"life,omitempty"`  // nil: nothing has happened to it
+	Steps     *StepCount     `json:"steps,omitempty"` // nil: nobody knows
 	// Said: there is a conversation in it. [ConversationPlaces] tells where.
 	Said bool `json:"said,omitempty"`
+}
+
+// StepCount is how many steps of a program have ended well, and how many it has: leaves of a
+// plan, stages of a pipeline.
+type StepCount struct {
+	Done  int `json:"done"`
+	Known int `json:"known"`
 }
 
 // LastDrive is what is recorded of who drives a run.
@@ -165,6 +173,7 @@ type Failure struct {
 // place, or to do one agent's work on a draft.
 const (
 	relationDispatch = "dispatch"
+	relationFork     = "fork"
 	relationRollback = "rollback"
 	relationAgent    = "agent"
 )

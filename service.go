@@ -1,6 +1,7 @@
 package tipstaff
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
@@ -326,6 +327,8 @@ type ListRequest struct {
 	Text    string `json:"text,omitempty"`
 	Count   bool   `json:"count,omitempty"`    // also tell how many there are
 	CountTo int    `json:"count_to,omitempty"` // of Count: no further than this, and one; 0: all
+	// ByStatus has the page tell how many there are of each status, whatever Status selects.
+	ByStatus bool `json:"by_status,omitempty"`
 	// Today has the page tell what all runs that the caller may see are doing, and what
 	// they have done since then. Zero: it does not.
 	Today time.Time `json:"today,omitzero"`
@@ -333,6 +336,14 @@ type ListRequest struct {
 
 // CountMost is how far runs are counted one by one: there may be more.
 const CountMost = 1000
+
+// StatusCounts is how many runs have each status. CountMost + 1 means more than that.
+type StatusCounts struct {
+	Of map[string]int `json:"of"`
+	// Partial: more than CountMost runs have not ended, and only the newest of them are in
+	// the counts of statuses that are no ends.
+	Partial bool `json:"partial,omitempty"`
+}
 
 // RunCounts is what runs are doing. Of those that ended, CountMost + 1 means more than that.
 type RunCounts struct {
@@ -352,6 +363,11 @@ type InboxRequest struct {
 	Limit int        `json:"limit,omitempty"` // from 1 to 200; 0 is 50
 	Kinds []GateKind `json:"kinds,omitempty"` // nil: all
 	After ID         `json:"after,omitzero"`  // the gate that the last page ended with
+	// Program selects those of runs of a program of this name, Due those that expire by then.
+	Program string    `json:"program,omitempty"`
+	Due     time.Time `json:"due,omitzero"`
+	// ByProgram has the page tell how many there are of each program, whatever Program selects.
+	ByProgram bool `json:"by_program,omitempty"`
 }
 
 // InboxPage is one page of undecided gates.
@@ -360,6 +376,9 @@ type InboxPage struct {
 	Total  int              `json:"total"`         // that the caller may see, of the kinds asked for
 	Next   ID               `json:"next,omitzero"` // zero: no more
 	ByKind map[GateKind]int `json:"by_kind"`
+	// ByProgram is how many there are of each program, "" for those without a name, if that
+	// was asked for.
+	ByProgram map[string]int `json:"by_program,omitempty"`
 }
 
 // InboxGate is an undecided gate with the run that asks.
@@ -371,7 +390,14 @@ type InboxGate struct {
 	Status        string `json:"status"`
 	Control       string `json:"control"`
 	ControlReason string `json:"control_reason,omitempty"`
+	Cost          USD    `json:"cost_usd"` // of the run, so far
 	Gate          Gate   `json:"gate"`
+}
+
+// AskingGate is a gate of a run as the inbox shows it.
+func AskingGate(r Run, g Gate) InboxGate {
+	return InboxGate{Run: r.ID, Title: cmp.Or(r.Title, r.Program.Name), Project: r.Project, User: r.User, Status: r.Status, Control: r.Control, ControlReason: r.ControlReason,
+		Cost: USD(r.Bounds[BoundCostUSD].Used), Gate: g}
 }
 
 // ThreadsRequest selects threads.
@@ -400,6 +426,8 @@ type RunPage struct {
 	// Total is how many there are on all pages, if that was asked for.
 	Total  int        `json:"total,omitempty"`
 	Counts *RunCounts `json:"counts,omitempty"` // if they were asked for
+	// ByStatus is how many there are of each status, if that was asked for.
+	ByStatus *StatusCounts `json:"by_status,omitempty"`
 	// Strays is how many runs have left signed files beside a store that holds no run at
 	// all: its database was removed or replaced.
 	Strays int `json:"strays,omitempty"`

@@ -34,6 +34,7 @@ func Statuses() []string {
 type Facts struct {
 	ID    ID
 	Name  string // of the program
+	Steps int    // of the program: leaves of a plan, stages of a pipeline; 0: not known
 	State State  // as stored; "" is the fold's
 	Head  string // hash of the last record
 	Owner *Owner // who holds the lease, and whether it lives; nil: nobody
@@ -87,11 +88,12 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 		Lineage:       lineage,
 		Lifecycle:     fold.Lifecycle,
 		Pipeline:      copied(fold.Pipeline),
+		Steps:         fold.steps(facts.Steps),
 		Control:       control,
 		ControlReason: reason,
 		Said:          fold.Said || fold.Program.Kind == ProgramTurn,
 	}
-	if len(fold.Life.Segments) > 0 {
+	if len(fold.Life.Segments) > 0 || condition == Interrupted {
 		run.Life = fold.life(condition, now)
 	}
 	fold.show(&run, fold.Owned, len(waitsOn) < len(open))

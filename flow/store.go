@@ -36,6 +36,8 @@ type Reader interface {
 	// gates, by kind. CostOfRuns is what they have cost, as their rows say: of runs that
 	// have ended, all of it.
 	CountRuns(context.Context, Query) (int, error)
+	// CountStates is how many runs a query selects of each of its States, each up to its limit.
+	CountStates(context.Context, Query) (map[string]int, error)
 	CostOfRuns(context.Context, Query) (int64, error)
 	CountGates(context.Context, GateQuery) (map[string]int, error)
 	// Records gives stored bytes after seq, ascending, at most limit.
@@ -183,10 +185,13 @@ type GateQuery struct {
 	// that have not gone on since.
 	Lapsed bool
 
-	// Only those of a user's runs, and of these kinds; "" and nil: all.
-	User  string
-	Kinds []string
-	Valid time.Time // only those that have not expired by then; zero: all
-	After string    // of all runs: only those whose ids come after this one
-	Limit int       // 0: all
+	// Only those of a user's runs, of runs of a program of this name, and of these kinds; ""
+	// and nil: all.
+	User, Name string
+	Kinds      []string
+	// ByName has them counted by the name of the program; "" has none.
+	ByName bool
+	Valid  time.Time // only those that have not expired by then; zero: all
+	After  string    // of all runs: only those whose ids come after this one
+	Limit  int       // 0: all
 }

@@ -55,6 +55,52 @@ func crowded(t *testing.T, ended, asking int) *bed {
 	return b
 }
 
+// What a person sees first of ten thousand runs, of which five hundred ask, is true and there
+// within 300 ms.
+func TestListsOfManyRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("of large things there are tests without the race detector")
+	}
+	b := crowded(t, 9_500, 500)
+	within := func(what string, f func() error) {
+		t.Helper()
+		least := time.Hour
+		for range 5 {
+			from := time.Now()
+			b.check(f())
+			least = min(least, time.Since(from))
+		}
+		t.Logf("%s: %v (limit 300 ms)", what, least)
+		if least > 300*time.Millisecond {
+			t.Errorf("%s takes %v", what, least)
+		}
+	}
+	for what, c := range map[string]struct {
+		req  tipstaff.ListRequest
+		done int
+	}{
+		"the newest":      {tipstaff.ListRequest{}, tipstaff.CountMost + 1},
+		"those that wait": {tipstaff.ListRequest{Status: []string{tipstaff.StatusAwaitingDecision}}, tipstaff.CountMost + 1},
+		"of a text":       {tipstaff.ListRequest{Text: "000042"}, 1 + 10 + 100}, // 42, 42?, 42??
+	} {
+		c.req.ByStatus, c.req.Today = true, time.Now().Add(-time.Hour)
+		within("runs, "+what+", with all counts", func() error {
+			page, err := b.List(cli(), c.req)
+			if err == nil && page.ByStatus.Of["completed"] != c.done {
+				t.Errorf("%s: %v", what, page.ByStatus)
+			}
+			if err == nil && c.req.Text == "" && (page.ByStatus.Partial || page.ByStatus.Of[tipstaff.StatusAwaitingDecision]+page.ByStatus.Of[tipstaff.StatusAwaitingResume] != 501) {
+				t.Errorf("%s: %v", what, page.ByStatus) // one in a hundred gates has expired; the run that all are copied from asks no more
+			}
+			return err
+		})
+	}
+	within("a hundred gates, with all counts", func() error {
+		_, err := b.Inbox(cli(), tipstaff.InboxRequest{Limit: 100, ByProgram: true})
+		return err
+	})
+}
+
 // Ten thousand questions among a hundred thousand runs are read by pages: without a gap, a
 // double, or what is another's; and what has ended costs nothing.
 func TestTooLargeInboxes(t *testing.T) {

@@ -47,20 +47,15 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
-	var program struct{ Name, Agent, Message string }
+	var program programText
 	if text, err := r.Store.Blob(ctx, cmp.Or(fold.Program.Digest, row.Program)); err == nil { // what cannot be read has no name
 		_ = json.Unmarshal(text, &program) // and a plan need not have one
 	}
-	facts := tipstaff.Facts{ID: idOf(row.ID), Name: program.Name, State: tipstaff.State(row.State), Head: head}
-	if facts.Queued, err = r.queued(ctx, row, fold); err != nil {
+	facts, err := r.facts(ctx, row, fold)
+	if err != nil {
 		return tipstaff.Run{}, err
 	}
-	if o := row.Owner; o != nil {
-		facts.Owner = &tipstaff.Owner{Kind: o.Kind, Pid: o.Pid, HeartbeatAt: row.Heartbeat, Alive: r.alive(row)}
-	}
-	// It takes the lease in a moment.
-	facts.Launching = row.Epoch == 0 && facts.Queued == nil && r.driving(row.ID) || r.pendingLaunch(row)
-	facts.Launched = row.Launch != nil
+	facts.Name, facts.Steps, facts.Head = program.Name, program.steps(), head
 	if row.Origin == tipstaff.OriginSupervisor || row.Origin == "engine" { // of others that makes no difference
 		draft, err := readDraft(ctx, r.Store, row.ID)
 		if err != nil {
@@ -78,6 +73,68 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 		run.Turn = r.turnStatus(ctx, row, program.Agent, program.Message)
 	}
 	return run, nil
+}
+
+// facts are what is known of a run beyond its records and its program.
+func (r *Runner) facts(ctx context.Context, row flow.Row, fold *tipstaff.Fold) (f tipstaff.Facts, err error) {
+	f = tipstaff.Facts{ID: idOf(row.ID), State: tipstaff.State(row.State), Launched: row.Launch != nil}
+	if f.Queued, err = r.queued(ctx, row, fold); err != nil {
+		return f, err
+	}
+	if o := row.Owner; o != nil {
+		f.Owner = &tipstaff.Owner{Kind: o.Kind, Pid: o.Pid, HeartbeatAt: row.Heartbeat, Alive: r.alive(row)}
+	}
+	// It takes the lease in a moment.
+	f.Launching = row.Epoch == 0 && f.Queued == nil && r.driving(row.ID) || r.pendingLaunch(row)
+	return f, nil
+}
+
+// standing is what a run does and what it has used, without what its gates ask and what its
+// program is called: enough to count it.
+func (r *Runner) standing(ctx context.Context, row flow.Row) (tipstaff.Run, error) {
+	fold, _, err := r.foldAt(ctx, row)
+	if err != nil {
+		return tipstaff.Run{}, err
+	}
+	facts, err := r.facts(ctx, row, fold)
+	if err != nil {
+		return tipstaff.Run{}, err
+	}
+	var gates []tipstaff.Gate
+	if len(fold.Gates) > 0 {
+		kinds, err := r.Store.CountGates(ctx, flow.GateQuery{Run: row.ID, Open: true, Valid: r.Now()})
+		if err != nil {
+			return tipstaff.Run{}, err
+		}
+		for kind := range kinds {
+			gates = append(gates, tipstaff.Gate{Kind: tipstaff.GateKind(kind)})
+		}
+	}
+	return tipstaff.Status(facts, fold, gates, r.Now()), nil
+}
+
+// programText is what a list tells of a program.
+type programText struct {
+	Name, Agent, Message string
+	Root                 *planNode
+	Agents               []struct{} // of a pipeline: its stages
+}
+
+type planNode struct{ Children []planNode }
+
+// steps is how many leaves a plan has, or how many stages a pipeline.
+func (t *programText) steps() int {
+	if t.Root == nil {
+		return len(t.Agents)
+	}
+	return t.Root.leaves()
+}
+
+func (n *planNode) leaves() (all int) {
+	for i := range n.Children {
+		all += n.Children[i].leaves()
+	}
+	return max(1, all)
 }
 
 // turnStatus is where a turn stands: its session, and what the run has frozen of its agent

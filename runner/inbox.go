@@ -76,13 +76,21 @@ func (r *Runner) Inbox(ctx context.Context, req tipstaff.InboxRequest) (tipstaff
 	if err != nil {
 		return page, err
 	}
-	q := flow.GateQuery{Open: true, User: visibleTo(ctx), Valid: r.Now()}
+	q := flow.GateQuery{Open: true, User: visibleTo(ctx), Valid: r.Now(), Due: req.Due}
 	for _, kind := range req.Kinds {
 		if !tipstaff.KnownGateKind(kind) {
 			return page, tipstaff.Errorf(tipstaff.InvalidArgument, "there is no kind %s of gates", tipstaff.Quote(string(kind), 100))
 		}
 		q.Kinds = append(q.Kinds, string(kind))
 	}
+	if req.ByProgram {
+		by := q
+		by.ByName = true
+		if page.ByProgram, err = r.Store.CountGates(ctx, by); err != nil {
+			return page, explain(err, tipstaff.ID{})
+		}
+	}
+	q.Name = req.Program
 	counts, err := r.Store.CountGates(ctx, q)
 	if err != nil {
 		return page, explain(err, tipstaff.ID{})
@@ -111,8 +119,7 @@ func (r *Runner) Inbox(ctx context.Context, req tipstaff.InboxRequest) (tipstaff
 		id, _ := tipstaff.ParseID(row.ID) // the store has read it before
 		for _, g := range run.OpenGates {
 			if g.ID == id {
-				page.Gates = append(page.Gates, tipstaff.InboxGate{Run: run.ID, Title: cmp.Or(run.Title, run.Program.Name), Project: run.Project, User: run.User,
-					Status: run.Status, Control: run.Control, ControlReason: run.ControlReason, Gate: g})
+				page.Gates = append(page.Gates, tipstaff.AskingGate(run, g))
 			}
 		}
 		if page.Next = (tipstaff.ID{}); more {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -44,8 +45,13 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 		}
 		q.Project = cmp.Or(project, ".")
 	}
+	all := flow.Query{User: visibleTo(ctx)}
+	var open *openRuns // of all that the caller may see
 	if !req.Today.IsZero() {
-		if page.Counts, err = r.countToday(ctx, req.Today); err != nil {
+		if open, err = r.openRuns(ctx, all); err == nil {
+			page.Counts, err = r.countToday(ctx, open, req.Today)
+		}
+		if err != nil {
 			return page, explain(err, tipstaff.ID{})
 		}
 	}
@@ -54,6 +60,17 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 			return page, nil
 		}
 		q.User = req.User
+	}
+	if req.ByStatus {
+		if open == nil || !reflect.DeepEqual(q, all) {
+			open, err = r.openRuns(ctx, q)
+		}
+		if err == nil {
+			page.ByStatus, err = r.countStatuses(ctx, q, open)
+		}
+		if err != nil {
+			return page, explain(err, tipstaff.ID{})
+		}
 	}
 	narrow(&q, req.Status)
 	if req.Count {
@@ -68,13 +85,17 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 		return page, err
 	}
 	q.Limit = limit + 1
-	err = r.eachRun(ctx, q, req.Status, func(run tipstaff.Run) bool {
+	err = r.eachRow(ctx, q, func(row flow.Row) (bool, error) {
+		if fits, err := r.fits(ctx, row, req.Status); !fits || err != nil {
+			return true, err
+		}
 		if len(page.Runs) == limit {
 			page.Next = page.Runs[limit-1].ID
-			return false
+			return false, nil
 		}
+		run, err := r.status(ctx, row)
 		page.Runs = append(page.Runs, run)
-		return true
+		return true, err
 	})
 	if err == nil && page.Next.IsZero() {
 		err = r.countStrays(ctx, &page)
@@ -109,8 +130,8 @@ func (r *Runner) before(ctx context.Context, run tipstaff.ID) (int64, error) {
 	return row.N, err
 }
 
-// eachRun gives the runs of a query that have one of these statuses, until f has enough.
-func (r *Runner) eachRun(ctx context.Context, q flow.Query, statuses []string, f func(tipstaff.Run) bool) error {
+// eachRow gives the rows of a query, until f has enough.
+func (r *Runner) eachRow(ctx context.Context, q flow.Query, f func(flow.Row) (more bool, err error)) error {
 	for {
 		rows, err := r.Store.Runs(ctx, q)
 		if err != nil {
@@ -118,18 +139,23 @@ func (r *Runner) eachRun(ctx context.Context, q flow.Query, statuses []string, f
 		}
 		for _, row := range rows {
 			q.Before = row.N
-			run, err := r.status(ctx, row)
-			if err != nil {
+			if more, err := f(row); err != nil || !more {
 				return explain(err, idOf(row.ID))
-			}
-			if (len(statuses) == 0 || slices.Contains(statuses, run.Status)) && !f(run) {
-				return nil
 			}
 		}
 		if len(rows) < q.Limit {
 			return nil
 		}
 	}
+}
+
+// fits reports whether a run has one of these statuses; none are all.
+func (r *Runner) fits(ctx context.Context, row flow.Row, statuses []string) (bool, error) {
+	if len(statuses) == 0 {
+		return true, nil
+	}
+	run, err := r.standing(ctx, row)
+	return slices.Contains(statuses, run.Status), err
 }
 
 // count is how many runs have one of these statuses. Those that have ended need not be read
@@ -153,19 +179,57 @@ func (r *Runner) count(ctx context.Context, q flow.Query, statuses []string) (in
 	if most > 0 && n >= most {
 		return most, nil
 	}
-	err := r.eachRun(ctx, q, statuses, func(tipstaff.Run) bool { n++; return n != most })
+	err := r.eachRow(ctx, q, func(row flow.Row) (bool, error) {
+		fits, err := r.fits(ctx, row, statuses)
+		if fits {
+			n++
+		}
+		return n != most, err
+	})
 	return n, err
+}
+
+// openRuns are those of a query that have not ended, the newest of them.
+type openRuns struct {
+	runs []tipstaff.Run
+	more bool
+}
+
+func (r *Runner) openRuns(ctx context.Context, q flow.Query) (*openRuns, error) {
+	open := new(openRuns)
+	q.Open, q.Limit = true, tipstaff.CountMost+1
+	err := r.eachRow(ctx, q, func(row flow.Row) (bool, error) {
+		if open.more = len(open.runs) == tipstaff.CountMost; open.more {
+			return false, nil
+		}
+		run, err := r.standing(ctx, row)
+		open.runs = append(open.runs, run)
+		return true, err
+	})
+	return open, err
+}
+
+// ends are the states of runs that have ended.
+var ends = []string{string(tipstaff.Completed), string(tipstaff.Failed), string(tipstaff.Cancelled)}
+
+// countStatuses is how many runs of a query have each status.
+func (r *Runner) countStatuses(ctx context.Context, q flow.Query, open *openRuns) (*tipstaff.StatusCounts, error) {
+	q.States, q.Limit = ends, tipstaff.CountMost+1
+	of, err := r.Store.CountStates(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range open.runs {
+		of[run.Status]++
+	}
+	return &tipstaff.StatusCounts{Of: of, Partial: open.more}, nil
 }
 
 // countToday is what the runs that the caller may see are doing, and what they have done
 // since a time. What a run that goes on has cost is known from its records alone.
-func (r *Runner) countToday(ctx context.Context, since time.Time) (*tipstaff.RunCounts, error) {
-	counts := new(tipstaff.RunCounts)
-	user, looked := visibleTo(ctx), 0
-	err := r.eachRun(ctx, flow.Query{User: user, Open: true, Limit: tipstaff.CountMost + 1}, nil, func(run tipstaff.Run) bool {
-		if counts.Partial = looked == tipstaff.CountMost; counts.Partial {
-			return false
-		}
+func (r *Runner) countToday(ctx context.Context, open *openRuns, since time.Time) (*tipstaff.RunCounts, error) {
+	counts := &tipstaff.RunCounts{Partial: open.more}
+	for _, run := range open.runs {
 		switch run.Condition {
 		case tipstaff.Running:
 			counts.Running++
@@ -177,16 +241,13 @@ func (r *Runner) countToday(ctx context.Context, since time.Time) (*tipstaff.Run
 		if !run.CreatedAt.Before(since) {
 			counts.Cost += tipstaff.USD(run.Bounds[tipstaff.BoundCostUSD].Used)
 		}
-		looked++
-		return true
-	})
-	if err != nil {
-		return nil, err
 	}
+	user := visibleTo(ctx)
+	var err error
 	if counts.Ended, err = r.Store.CountRuns(ctx, flow.Query{User: user, EndedSince: since, Limit: tipstaff.CountMost + 1}); err != nil {
 		return nil, err
 	}
-	cost, err := r.Store.CostOfRuns(ctx, flow.Query{User: user, States: []string{"completed", "failed", "cancelled"}, Since: since})
+	cost, err := r.Store.CostOfRuns(ctx, flow.Query{User: user, States: ends, Since: since})
 	counts.Cost += tipstaff.USD(cost)
 	return counts, err
 }

@@ -2,7 +2,9 @@ package runner_test
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +83,63 @@ func TestListsAreFiltered(t *testing.T) {
 	}
 	if _, n := b.listed(cli(), tipstaff.ListRequest{CountTo: 1, Status: []string{"completed", tipstaff.StatusAwaitingDecision}}); n != 2 {
 		t.Errorf("counted to 1, in two ways, there are %d: more", n)
+	}
+}
+
+// Counts by status follow every filter but that of the status, and count nobody else's.
+func TestListsCountByStatus(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.run(`root: {id: s, kind: tool_call, tool: "mcp://builtin/sleep@1.0.0", args: {duration: 1ms}}`, titled("first", nil))
+	b.pipe(loop, titled("second", map[string]string{"team": "red"}))
+	b.pipe(review, titled("third", map[string]string{"team": "red"}))
+	b.pipe(review, titled("fourth", nil))
+	bob := tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "http", User: "bob", Principal: "token:bob", Scopes: []string{tipstaff.ScopeRead}})
+	none := map[string]int{"completed": 0, "failed": 0, "cancelled": 0}
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		req  tipstaff.ListRequest
+		want map[string]int
+	}{
+		"all":           {cli(), tipstaff.ListRequest{}, map[string]int{"completed": 2, "awaiting_decision": 2}},
+		"of one status": {cli(), tipstaff.ListRequest{Status: []string{"failed"}}, map[string]int{"completed": 2, "awaiting_decision": 2}},
+		"with a label":  {cli(), tipstaff.ListRequest{Labels: map[string]string{"team": "red"}, Today: time.Now()}, map[string]int{"completed": 1, "awaiting_decision": 1}},
+		"by text":       {cli(), tipstaff.ListRequest{Text: "FOURTH"}, map[string]int{"awaiting_decision": 1}},
+		"of a kind":     {cli(), tipstaff.ListRequest{Kind: "plan"}, map[string]int{"completed": 1}},
+		"another's":     {bob, tipstaff.ListRequest{}, nil},
+		"of another":    {cli(), tipstaff.ListRequest{User: "bob"}, nil},
+	} {
+		c.req.ByStatus = true
+		page, err := b.List(c.ctx, c.req)
+		b.check(err)
+		want := maps.Clone(none)
+		maps.Copy(want, c.want)
+		if page.ByStatus == nil || page.ByStatus.Partial || !maps.Equal(page.ByStatus.Of, want) {
+			t.Errorf("%s: %+v, want %v", name, page.ByStatus, want)
+		}
+	}
+}
+
+// The inbox tells of which programs the gates are, and what their runs have cost.
+func TestInboxByProgram(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	asks, _ := b.pipe(review)
+	b.pipe(strings.Replace(review, "name: review", "name: other", 1))
+	for program, want := range map[string]int{"": 2, "review": 1, "other": 1, "none": 0} {
+		page, err := b.Inbox(cli(), tipstaff.InboxRequest{Program: program, ByProgram: true})
+		b.check(err)
+		if len(page.Gates) != want || page.Total != want || !maps.Equal(page.ByProgram, map[string]int{"review": 1, "other": 1}) {
+			t.Errorf("%q: %d gates of %d, %v", program, len(page.Gates), page.Total, page.ByProgram)
+		}
+		if program == "review" && (page.Gates[0].Run != asks || page.Gates[0].Cost != tipstaff.USD(b.get(asks).Bounds[tipstaff.BoundCostUSD].Used)) {
+			t.Errorf("%+v", page.Gates[0])
+		}
+	}
+	page, err := b.Inbox(cli(), tipstaff.InboxRequest{Due: time.Now().Add(time.Hour)})
+	b.check(err)
+	if page.Total != 0 {
+		t.Errorf("%d gates expire within the hour", page.Total)
 	}
 }
 

@@ -40,14 +40,17 @@ func (s *Store) gates(ctx context.Context, db Querier, q flow.GateQuery) (gates 
 func (s *Store) CountGates(ctx context.Context, q flow.GateQuery) (map[string]int, error) {
 	counts := map[string]int{}
 	where, args := whereGates(q)
-	from := `gates g`
-	if q.Lapsed {
-		from = `gates g JOIN runs r ON r.n = g.run`
+	from, by := `gates g`, `g.kind`
+	if q.Lapsed || q.ByName {
+		from += ` JOIN runs r ON r.n = g.run`
+	}
+	if q.ByName {
+		by = `r.name`
 	}
 	err := s.db.Query(ctx, func(r Row) error {
 		counts[r.Text(0)] = int(r.Int(1))
 		return nil
-	}, `SELECT g.kind, count(*) FROM `+from+` WHERE `+where+` GROUP BY g.kind`, args...)
+	}, `SELECT `+by+`, count(*) FROM `+from+` WHERE `+where+` GROUP BY `+by, args...)
 	return counts, err
 }
 
@@ -80,6 +83,9 @@ func whereGates(q flow.GateQuery) (where string, args []any) {
 	}
 	if q.User != "" {
 		add(`g."user" = ?`, q.User)
+	}
+	if q.Name != "" {
+		add(`g.run IN (SELECT n FROM runs WHERE name = ? AND name <> '')`, q.Name)
 	}
 	if len(q.Kinds) > 0 {
 		kinds := make([]any, len(q.Kinds))

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -394,6 +395,25 @@ func (s *Store) CountRuns(ctx context.Context, q flow.Query) (int, error) {
 	}
 	n, err := Number(ctx, s.db, `SELECT count(*) FROM runs WHERE `+where, args...)
 	return int(n), err
+}
+
+// CountStates implements [flow.Reader].
+func (s *Store) CountStates(ctx context.Context, q flow.Query) (map[string]int, error) {
+	var each []string
+	var all []any
+	for _, state := range q.States {
+		one := q
+		one.States = []string{state}
+		where, args := whereRuns(one)
+		each = append(each, `SELECT ?, count(*) FROM (SELECT 1 FROM runs WHERE `+where+` LIMIT ?)`)
+		all = append(append(append(all, state), args...), int64(cmp.Or(q.Limit, -1)))
+	}
+	counts := map[string]int{}
+	err := s.db.Query(ctx, func(r Row) error {
+		counts[r.Text(0)] = int(r.Int(1))
+		return nil
+	}, strings.Join(each, " UNION ALL "), all...)
+	return counts, err
 }
 
 // CostOfRuns implements [flow.Reader].

@@ -113,6 +113,7 @@ func (g *ground) asked(what string, do func()) {
 
 func TestBrowserLive(t *testing.T)   { newGround(t).script("live.mjs") }
 func TestBrowserDecide(t *testing.T) { newGround(t).script("decide.mjs") }
+func TestBrowserInbox(t *testing.T)  { newGround(t).script("inbox.mjs") }
 func TestBrowserKilled(t *testing.T) { newGround(t).script("killed.mjs") }
 
 func TestBrowserRestart(t *testing.T) {

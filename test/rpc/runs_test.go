@@ -75,7 +75,7 @@ func TestServiceOverTheWire(t *testing.T) {
 		page, err := far.List(ctx, tipstaff.ListRequest{Limit: 3, Status: []string{got.Status}})
 		same(t, "List")(page, err)(near.List(ctx, tipstaff.ListRequest{Limit: 3, Status: []string{got.Status}}))
 		filtered := tipstaff.ListRequest{Kind: got.Program.Kind, Program: got.Program.Name, User: got.User, Since: got.CreatedAt.Add(-time.Minute), Text: got.ID.String(),
-			Labels: got.Labels, Count: true, CountTo: 1, Today: got.CreatedAt.Add(-time.Minute)}
+			Labels: got.Labels, Count: true, CountTo: 1, ByStatus: true, Today: got.CreatedAt.Add(-time.Minute)}
 		page, err = far.List(ctx, filtered)
 		same(t, "List, filtered")(page, err)(near.List(ctx, filtered))
 		if len(page.Runs) != 1 || page.Runs[0].ID != run || page.Total != 1 || page.Counts == nil {

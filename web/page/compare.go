@@ -16,8 +16,9 @@ const (
 
 // comparePage is two runs side by side.
 type comparePage struct {
-	A, B    string // as the address names them
-	Found   bool   // both were named
+	A, B    string   // as the address names them
+	Chosen  []string // in a list, other than two
+	Found   bool     // both were named
 	Of      tipstaff.Comparison
 	Rows    []compareRow
 	First   *compareRow // that differs; nil: none does
@@ -88,6 +89,9 @@ type compareValue struct {
 // compare is two runs side by side; without both, a form that asks for them.
 func (v *view) compare() error {
 	page := comparePage{A: cutBytes(v.r.FormValue("a"), addressMost), B: cutBytes(v.r.FormValue("b"), addressMost), Path: cutBytes(v.r.FormValue("path"), addressMost)}
+	if page.Chosen = v.r.Form["run"]; len(page.Chosen) == 2 {
+		return v.redirect(comparePage{A: page.Chosen[0], B: page.Chosen[1]}.With("", ""))
+	}
 	if v.r.FormValue("order") == "changed" {
 		page.Order = "changed"
 	}

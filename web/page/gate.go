@@ -59,11 +59,16 @@ func (v *view) gateOf() (*gatePage, error) {
 	if err != nil {
 		return nil, err
 	}
+	return v.gateAt(run, v.r.PathValue("gate"))
+}
+
+// gateAt is a gate as a page shows it, or a part of one.
+func (v *view) gateAt(run tipstaff.Run, gate string) (*gatePage, error) {
 	all := v.r.FormValue("whole") != ""
 	if v.r.FormValue("part") == "" {
-		return v.gatePage(run, v.r.PathValue("gate"), all)
+		return v.gatePage(run, gate, all)
 	}
-	g, err := v.s.control.Runs.Gate(v.ctx(), run.ID, v.r.PathValue("gate"))
+	g, err := v.s.control.Runs.Gate(v.ctx(), run.ID, gate)
 	if err != nil {
 		return nil, err
 	}
@@ -169,6 +174,9 @@ func (p *gatePage) Principal() string {
 	}
 	return cmp.Or(p.Closed.Decision.OnBehalfOf, "local:cli")
 }
+
+// Asking is the gate as the inbox shows it.
+func (p *gatePage) Asking() tipstaff.InboxGate { return tipstaff.AskingGate(p.Run, p.Gate) }
 
 // Whole is the address of the gate with nothing cut.
 func (p *gatePage) Whole() string { return p.address() + "?whole=1" }

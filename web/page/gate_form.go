@@ -76,8 +76,13 @@ func (f *gateForm) Feedback() (all []string) {
 	return all
 }
 
-// Value is what a field holds.
-func (f *gateForm) Value(name string) string { return f.Typed.Get(name) }
+// Value is what a field holds; without a form there is none.
+func (f *gateForm) Value(name string) string {
+	if f == nil {
+		return ""
+	}
+	return f.Typed.Get(name)
+}
 
 // Goes reports whether going on is chosen: it is, unless somebody has taken it back.
 func (f *gateForm) Goes() bool { return f.Typed == nil || f.Typed.Get("resume") != "" }

@@ -3,7 +3,7 @@ package page
 import "github.com/tipstaff/tipstaff"
 
 const (
-	lifeWidth = 160 // of a line in a list
+	lifeWidth = 120 // of a line in a list
 	lifeWhole = 480 // and above the views of a run
 	lifeGap   = 14  // of a wait
 	lifeDot   = 5   // of a gate
@@ -38,6 +38,9 @@ func drawLife(l *tipstaff.Life, width int) *lifeLine {
 		}
 	}
 	line, room := &lifeLine{Name: l.String(), Width: max(width, fixed)}, max(0, width-fixed)
+	if l.Drives == 0 { // a beginning, and no more
+		room /= 8
+	}
 	x := 0
 	for _, s := range l.Segments {
 		p := lifePart{Kind: s.Kind, X: x, W: lifeLeast(s)}

@@ -44,7 +44,7 @@ var assets = sync.OnceValue(func() string {
 })
 
 // sheets are the style sheets of all pages; a later one wins.
-var sheets = []string{"tokens.css", "app.css", "run.css", "gate.css", "journal.css", "family.css", "proof.css", "chat.css", "everyone.css"}
+var sheets = []string{"tokens.css", "app.css", "run.css", "gate.css", "journal.css", "family.css", "proof.css", "chat.css", "lists.css", "everyone.css"}
 
 // packed are the assets as they are sent, compressed: scripts, icons, and all sheets as one, so
 // that a browser asks once before it paints.

@@ -12,11 +12,12 @@ import (
 // runsPage is a page of the list of runs.
 type runsPage struct {
 	Runs    []tipstaff.Run
-	Total   int
+	Total   string
 	Next    tipstaff.ID
 	Counts  tipstaff.RunCounts
-	Filter  url.Values // what is asked for
-	Filters []filter
+	Filter  url.Values  // what is asked for
+	Filters []filter    // by status
+	Narrow  []filter    // what else is asked for, to be taken back
 	Upto    tipstaff.ID // the newest run that is shown; zero: of an older page
 	Newer   int         // runs that have come since: they push nothing down
 }
@@ -24,6 +25,7 @@ type runsPage struct {
 // filter is a link that narrows the list.
 type filter struct {
 	Name, Value, Title string
+	Count              string
 	Chosen             bool
 }
 
@@ -33,7 +35,7 @@ func (v *view) runs() error {
 	if run, err := v.runCalled(q.Get("q")); err == nil && q.Get("part") == "" { // who searches for an id wants that run
 		return v.redirect("/ui/runs/" + run.ID.String())
 	}
-	req := tipstaff.ListRequest{Limit: 50, Count: true, CountTo: tipstaff.CountMost, Kind: q.Get("kind"), Program: q.Get("program"), User: q.Get("user"), Text: q.Get("q")}
+	req := tipstaff.ListRequest{Limit: 50, ByStatus: true, Kind: q.Get("kind"), Program: q.Get("program"), User: q.Get("user"), Text: q.Get("q")}
 	req.Today = time.Date(v.now.Year(), v.now.Month(), v.now.Day(), 0, 0, 0, 0, v.now.Location())
 	if s := q.Get("status"); s != "" {
 		req.Status = strings.Split(s, ",")
@@ -59,7 +61,7 @@ func (v *view) runs() error {
 	if err != nil {
 		return err
 	}
-	page := runsPage{Runs: found.Runs, Total: found.Total, Next: found.Next, Filter: q, Newer: newer}
+	page := runsPage{Runs: found.Runs, Total: countOf(found.ByStatus, q.Get("status")), Next: found.Next, Filter: q, Newer: newer}
 	if req.Before.IsZero() && len(found.Runs) > 0 {
 		page.Upto = found.Runs[0].ID
 	}
@@ -69,16 +71,49 @@ func (v *view) runs() error {
 	for _, f := range []filter{
 		{Name: "status", Title: "All"},
 		{Name: "status", Value: "running", Title: "Running"},
-		{Name: "status", Value: "awaiting_decision,awaiting_phase_handoff,awaiting_delivery", Title: "Waiting"},
+		{Name: "status", Value: "awaiting_decision,awaiting_phase_handoff,awaiting_delivery", Title: "Waiting for a decision"},
 		{Name: "status", Value: "interrupted,awaiting_resume", Title: "Needs resuming"},
 		{Name: "status", Value: "completed", Title: "Completed"},
 		{Name: "status", Value: "failed", Title: "Failed"},
 		{Name: "status", Value: "cancelled", Title: "Cancelled"},
 	} {
-		f.Chosen = q.Get(f.Name) == f.Value
+		f.Chosen, f.Count = q.Get(f.Name) == f.Value, countOf(found.ByStatus, f.Value)
 		page.Filters = append(page.Filters, f)
 	}
+	for _, name := range []string{"kind", "program", "label", "user", "since"} {
+		if value := q.Get(name); value != "" {
+			page.Narrow = append(page.Narrow, filter{Name: name, Value: value})
+		}
+	}
 	return v.show("runs", "Runs", page)
+}
+
+// countOf is how many runs have one of these statuses, with commas between them; "": any.
+func countOf(by *tipstaff.StatusCounts, statuses string) string {
+	if by == nil {
+		return ""
+	}
+	n, more := 0, false
+	for status, of := range by.Of {
+		if statuses == "" || slices.Contains(strings.Split(statuses, ","), status) {
+			n += of
+		}
+	}
+	for status := range strings.SplitSeq(statuses, ",") {
+		more = more || by.Partial && !tipstaff.State(status).Terminal()
+	}
+	return counted(n, more)
+}
+
+// counted is a number of runs as far as they are counted; more: there are at least so many.
+func counted(n int, more bool) string {
+	if n > tipstaff.CountMost {
+		n, more = tipstaff.CountMost, true
+	}
+	if more {
+		return thousands(n) + "+"
+	}
+	return thousands(n)
 }
 
 // runsUpto lists runs up to one that a page knew as the newest, and counts those that have come
@@ -98,12 +133,12 @@ func (v *view) runsUpto(req tipstaff.ListRequest, given []string) (found tipstaf
 			break
 		}
 		newer += n
-		req.Before = found.Runs[n-1].ID
+		req.Before, req.ByStatus, req.Today = found.Runs[n-1].ID, false, time.Time{}
 		if found, err = v.s.control.Runs.List(v.ctx(), req); err != nil {
 			return found, 0, err
 		}
 	}
-	found.Total, found.Counts = all.Total, all.Counts
+	found.ByStatus, found.Counts = all.ByStatus, all.Counts
 	return found, newer, nil
 }
 
@@ -139,6 +174,9 @@ func driven(r tipstaff.Run, now time.Time) time.Duration {
 
 // costOf is what a run has cost.
 func costOf(r tipstaff.Run) tipstaff.USD { return tipstaff.USD(r.Bounds[tipstaff.BoundCostUSD].Used) }
+
+// tokensOf is how many a run has used.
+func tokensOf(r tipstaff.Run) int64 { return r.Bounds[tipstaff.BoundTokens].Used }
 
 // nameOf is what people call a run.
 func nameOf(r tipstaff.Run) string {

@@ -31,7 +31,7 @@ export async function pagesOf(page, runs) {
   const all = {
     inbox: "/ui/", runs: "/ui/runs", none: "/ui/runs?q=nothing+is+called+so", sessions: "/ui/sessions", settings: "/ui/settings", missing: "/ui/nothing",
     compare: `/ui/compare?a=${runs.loop}&b=${runs.fork}`, pair: "/ui/compare",
-    gate: of("gate") + "/gates/" + (await gate(runs.gate)), approval: of("turn") + "/gates/" + (await gate(runs.turn)),
+    beside: `/ui/?run=${runs.gate}&gate=${await gate(runs.gate)}`, gate: of("gate") + "/gates/" + (await gate(runs.gate)), approval: of("turn") + "/gates/" + (await gate(runs.turn)),
     node: of("failed") + "/node?path=root/address", stage: of("loop") + "/node?path=critic", record: of("loop") + "/journal/12", at: of("loop") + "?at=40",
     talk: of("turn") + "/talk",
   };

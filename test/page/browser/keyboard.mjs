@@ -43,7 +43,7 @@ await scenario({}, async (page) => {
   await page.waitForURL(base + "/ui/");
   for (let n = 0; n < 10 && !(await page.evaluate((id) => document.activeElement.getAttribute("href")?.includes(id), runs.gate)); n++) await page.keyboard.press("j");
   await page.keyboard.press("Enter");
-  await page.waitForURL("**/gates/**");
+  await page.waitForURL("**gate=**");
   await page.keyboard.press("d");
   check(await page.evaluate(() => document.activeElement.matches(".decide .actions button")), "d does not lead to the buttons");
   await page.keyboard.press("Enter"); // too early: it does not decide

@@ -8,11 +8,12 @@ const list = [
 let going = false;
 
 const run = () => /^\/ui\/runs\/[0-9A-Z]{26}/.exec(location.pathname)?.[0];
-const rows = () => [...document.querySelectorAll("main [data-key]")].map((r) => r.querySelector("a[href], summary, button") ?? r).filter((e) => e.matches("a, summary, button"));
+const rows = () => [...document.querySelectorAll("main [data-key]")].map((r) => [...r.querySelectorAll("a[href], summary, button")].find((e) => e.checkVisibility()) ?? r).filter((e) => e.matches("a, summary, button"));
 
 function step(by) {
   const all = rows();
-  const at = all.findIndex((e) => e === document.activeElement || e.closest("[data-key]")?.contains(document.activeElement));
+  const within = all.findIndex((e) => e === document.activeElement || e.closest("[data-key]")?.contains(document.activeElement));
+  const at = within < 0 ? all.findIndex((e) => e.matches("[aria-current]")) : within;
   all[Math.max(0, Math.min(all.length - 1, at < 0 ? (by > 0 ? 0 : all.length - 1) : at + by))]?.focus();
 }
 
@@ -44,6 +45,11 @@ function help() {
   box.showModal();
 }
 
+// leave closes what stands beside a list, unless somebody has typed there.
+function leave() {
+  if (![...document.querySelectorAll("main textarea")].some((t) => t.value !== t.defaultValue)) follow("a[data-close]");
+}
+
 const follow = (selector) => document.querySelector(selector)?.click();
 
 const acts = {
@@ -55,6 +61,7 @@ const acts = {
   "[": () => follow("a[rel~=prev]"),
   "]": () => follow("a[rel~=next]"),
   ".": () => document.querySelector(".run-actions :is(summary, button, a)")?.focus(),
+  Escape: leave,
   d: () => document.querySelector("form.decide .actions button")?.focus(),
 };
 

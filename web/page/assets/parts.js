@@ -64,8 +64,11 @@ document.addEventListener("selectionchange", () => getSelection().isCollapsed &&
 
 function patch(old, next) {
   const keyed = new Map([...old.children].filter((c) => c.dataset.key).map((c) => [c.dataset.key, c]));
+  const wanted = new Set([...next.children].map((c) => c.dataset.key));
+  const stays = (node) => node?.dataset?.gone !== undefined && !wanted.has(node.dataset.key);
   let at = old.firstChild;
   for (const want of [...next.childNodes]) {
+    for (; stays(at); at = at.nextSibling) became(at);
     const key = want.dataset?.key;
     const have = key ? keyed.get(key) : at && alike(at, want) ? at : undefined;
     if (!have) {
@@ -80,9 +83,26 @@ function patch(old, next) {
   while (at) {
     const gone = at;
     at = at.nextSibling;
-    if (inUse(gone)) waiting = true;
+    if (stays(gone)) became(gone);
+    else if (inUse(gone)) waiting = true;
     else gone.remove();
   }
+}
+
+// became asks, once, what has become of a row that has left its list, and shows that in its
+// place until the next visit. Without an answer the row goes.
+async function became(row) {
+  const from = row.dataset.gone;
+  if (!from) return;
+  row.dataset.gone = "";
+  const res = await fetch(from, { cache: "no-store" }).catch(() => undefined);
+  const [now] = res?.ok ? made(await res.text()).children : [];
+  if (inUse(row) || !res?.ok) {
+    row.dataset.gone = from; // for the next time
+    waiting = true;
+  } else if (now) steady(() => fit(row, now));
+  else row.remove();
+  tellTimes(row);
 }
 
 const fields = ["input", "textarea", "select"];
@@ -124,12 +144,13 @@ function selected(node) {
   return selection && !selection.isCollapsed && selection.containsNode(node, true);
 }
 
+const fieldsOf = "textarea, input:not([type=hidden], [form])"; // a box that chooses a row keeps nothing from changing
 const typed = (f) => f.value !== f.defaultValue || f.checked !== f.defaultChecked;
 
 // inUse reports whether somebody works with an element: focus, a selection or typed text.
 function inUse(node) {
   if (node.nodeType !== Node.ELEMENT_NODE) return selected(node);
-  return node.contains(document.activeElement) || selected(node) || [...node.querySelectorAll("textarea, input:not([type=hidden])")].some(typed);
+  return node.contains(document.activeElement) || selected(node) || [...node.querySelectorAll(fieldsOf)].some(typed);
 }
 
 // within reports whether a row is in use only by rows inside of it.
@@ -139,5 +160,5 @@ function within(row) {
   const focus = getSelection()?.focusNode;
   const holds = (n) => inner.some((r) => r.contains(n));
   const active = document.activeElement;
-  return (!row.contains(active) || holds(active)) && (!selected(row) || holds(anchor) && holds(focus)) && ![...row.querySelectorAll("textarea, input:not([type=hidden])")].some((f) => typed(f) && !holds(f));
+  return (!row.contains(active) || holds(active)) && (!selected(row) || holds(anchor) && holds(focus)) && ![...row.querySelectorAll(fieldsOf)].some((f) => typed(f) && !holds(f));
 }
