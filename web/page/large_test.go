@@ -1,11 +1,15 @@
 package page
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
 	"golang.org/x/net/html"
+	"pgregory.net/rapid"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -88,5 +92,50 @@ func TestOverviewOfALargeGraph(t *testing.T) {
 		if shown != want {
 			t.Errorf("of %d stages the overview shows %d, want %d", stages, shown, want)
 		}
+	}
+}
+
+// shownOf is what pages show of a run as of a record.
+func shownOf(t interface{ Fatal(...any) }, k *folds, s *told, at int64) (shown [3]any) {
+	err := k.with(context.Background(), s.run, at, func(f *fold) error {
+		status, err := json.Marshal(&f.view.Fold)
+		if err != nil {
+			return err
+		}
+		shown = [3]any{f.view.Clone().Rows(s.now), f.view.Timeline(tipstaff.TimelineQuery{}, s.now), string(status)}
+		if s.shape.Name != "" {
+			g, err := f.follow(context.Background(), s)
+			shown[1] = g
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shown
+}
+
+// A run as of any record is what the records up to it tell, whichever copy it goes on from,
+// and no more records are read for it than lie between two copies.
+func TestMomentsGoOnFromCopies(t *testing.T) {
+	for kind, fill := range map[string]func(*told){"plan": func(s *told) { work(s); wide(s, 20) }, tipstaff.ProgramPipeline: func(s *told) { tall(s, 30) }} {
+		s := newTold(t, kind)
+		fill(s)
+		rapid.Check(t, func(t *rapid.T) {
+			k := newFolds(s)
+			k.every = 7
+			shownOf(t, k, s, s.run.HeadSeq)
+			for _, at := range rapid.SliceOfN(rapid.Int64Range(0, s.run.HeadSeq), 1, 6).Draw(t, "moments") {
+				s.asked = 0
+				got := shownOf(t, k, s, at)
+				if read := s.asked; at > 0 && kind == "plan" && read >= 7 {
+					t.Fatalf("at %d: %d records were read", at, read)
+				}
+				if want := shownOf(t, newFolds(s), s, at); !reflect.DeepEqual(got, want) {
+					t.Fatalf("at %d: %+v, want %+v", at, got, want)
+				}
+			}
+		})
 	}
 }
