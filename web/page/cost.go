@@ -1,6 +1,8 @@
 package page
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -19,10 +21,14 @@ type costPage struct {
 type costRow struct {
 	Name string
 	tipstaff.Metric
-	Cost  string
-	Share int64 // of the total, in thousandths; 0 where nothing costs anything
-	Parts []costRow
+	Cost   string
+	Share  int64 // of the total, in thousandths; 0 where nothing costs anything
+	Parts  []costRow
+	Others int // rows that it stands for; 0: it is one
 }
+
+// costMost is how many lines a table has: those that cost most, if there are more.
+const costMost = 150
 
 // cost shows what the run has used, by step and by agent.
 func (v *view) cost() error {
@@ -40,12 +46,33 @@ func (v *view) cost() error {
 }
 
 func costRows(all []tipstaff.MetricRow, total tipstaff.USD) (rows []costRow) {
+	lines := 0
 	for _, m := range all {
+		lines += 1 + len(m.Parts)
+	}
+	rest := costRow{Metric: tipstaff.Metric{Exact: true}}
+	if lines > costMost {
+		all = slices.Clone(all)
+		slices.SortStableFunc(all, func(a, b tipstaff.MetricRow) int {
+			return cmp.Or(cmp.Compare(b.CostUSD, a.CostUSD), cmp.Compare(b.ModelCalls+b.ToolCalls, a.ModelCalls+a.ToolCalls))
+		})
+	}
+	lines = 0
+	for _, m := range all {
+		if lines += 1 + len(m.Parts); lines > costMost {
+			rest.Add(m.Metric)
+			rest.Others++
+			continue
+		}
 		row := costRow{Name: m.Name, Metric: m.Metric, Cost: costText(m.Metric, false), Parts: costRows(m.Parts, 0)}
 		if total > 0 {
 			row.Share = int64(m.CostUSD) * 1000 / int64(total)
 		}
 		rows = append(rows, row)
+	}
+	if rest.Others > 0 {
+		rest.Cost = costText(rest.Metric, true)
+		rows = append(rows, rest)
 	}
 	return rows
 }
