@@ -53,9 +53,9 @@ func deep(s *told, nodes int) {
 
 // Every view of a large run opens as a page of a bounded size, with rows of a bounded length.
 func TestViewsOfLargeRuns(t *testing.T) {
-	records := []int{10_000}
+	records, result := []int{10_000}, 1<<20
 	if !testing.Short() || os.Getenv("TIPSTAFF_MORE") != "" {
-		records = append(records, 100_000)
+		records, result = append(records, 100_000), 8<<20
 	}
 	type fixture struct {
 		name, kind, path string // of a node
@@ -64,7 +64,7 @@ func TestViewsOfLargeRuns(t *testing.T) {
 	all := []fixture{
 		{"a plan of 2,000 nodes", "plan", "root", func(s *told) { deep(s, 2000) }},
 		{"a branch of 1,900 steps", "plan", "root", func(s *told) { wide(s, 1900) }},
-		{"a message of 1 MB and a result of 8 MiB", tipstaff.ProgramTurn, "turn", func(s *told) { spoken(s, 10, 1_000_000/7, 8<<20/16) }},
+		{"a message of 1 MB and a large result", tipstaff.ProgramTurn, "turn", func(s *told) { spoken(s, 10, 1_000_000/7, result/16) }},
 		{"a pipeline of 60 stages", tipstaff.ProgramPipeline, "stage7", func(s *told) { tall(s, graphFits) }},
 		{"a pipeline of 300 stages", tipstaff.ProgramPipeline, "stage7", func(s *told) { tall(s, graphStages) }},
 		{"a pipeline of 301 stages", tipstaff.ProgramPipeline, "stage7", func(s *told) { tall(s, graphStages+1) }},
