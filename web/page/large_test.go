@@ -25,9 +25,9 @@ func wide(s *told, steps int) {
 		if i%50 == 0 {
 			long = strings.Repeat(long, 1000)
 		}
-		s.tell(tipstaff.KindEffectIntended, path, map[string]any{"name": "tool.call", "class": "read", "attempt": 1})
+		s.tell(tipstaff.KindEffectIntended, path, map[string]any{"name": "tool.call", "class": "read", "attempt": 1, "reserve": map[string]any{"tool_calls": 1}})
 		s.tell(tipstaff.KindEffectFailed, path, map[string]any{"attempt": 1, "error": map[string]any{"code": "tool_error", "message": long}})
-		s.tell(tipstaff.KindEffectIntended, path, map[string]any{"name": "tool.call", "class": "read", "attempt": 2})
+		s.tell(tipstaff.KindEffectIntended, path, map[string]any{"name": "tool.call", "class": "read", "attempt": 2, "reserve": map[string]any{"tool_calls": 1}})
 		s.tell(tipstaff.KindEffectFinished, path, map[string]any{"attempt": 2, "error": map[string]any{"code": "tool_error", "message": "again"}})
 	}
 }

@@ -26,12 +26,12 @@ func spoken(s *told, records, words, brings int) {
 	for step := 1; len(s.events) < records; step++ {
 		model, tool := fmt.Sprintf("turn/model#%d", step), fmt.Sprintf("turn/tool#%d.1", step)
 		s.tell(tipstaff.KindAgentStepStarted, model, map[string]any{"step": step, "model": "toy"})
-		s.tell(tipstaff.KindEffectIntended, model, map[string]any{"name": "model.call", "class": "read", "attempt": 1})
+		s.tell(tipstaff.KindEffectIntended, model, map[string]any{"name": "model.call", "class": "read", "attempt": 1, "reserve": map[string]any{"model_calls": 1}})
 		s.tell(tipstaff.KindEffectFinished, model, map[string]any{"name": "model.call", "attempt": 1, "value": map[string]any{"text": said}, "ms": 700})
 		s.tell(tipstaff.KindAgentMessage, model, map[string]any{"step": step, "text": said, "calls": 1, "usage": map[string]any{"total_tokens": 50}})
 		s.tell(tipstaff.KindAgentToolCallRequest, tool, map[string]any{"step": step, "index": 1, "id": fmt.Sprint("c", step), "server": "builtin", "tool": "read_file", "arguments": map[string]any{"path": "a.txt"}})
 		s.tell(tipstaff.KindAgentApprovalDecided, tool, map[string]any{"id": fmt.Sprint("c", step), "decision": "allow", "by": "policy", "rule": "reads"})
-		s.tell(tipstaff.KindEffectIntended, tool, map[string]any{"name": "tool.call", "class": "read", "attempt": 1})
+		s.tell(tipstaff.KindEffectIntended, tool, map[string]any{"name": "tool.call", "class": "read", "attempt": 1, "reserve": map[string]any{"tool_calls": 1}})
 		done := map[string]any{"name": "tool.call", "attempt": 1, "value": map[string]any{"content": []any{map[string]any{"type": "text", "text": brought}}}, "ms": 200}
 		if step%10 == 0 {
 			done["error"] = map[string]any{"code": "tool_error", "message": "no such file"}
@@ -46,7 +46,7 @@ func deep(s *told, nodes int) {
 	s.tell(tipstaff.KindRunStarted, "", map[string]any{"kind": "cli", "epoch": 1, "pid": 1})
 	for i := range nodes {
 		path := fmt.Sprintf("root/branch%d/%s%d", i/50, strings.Repeat("step", 75), i)
-		s.tell(tipstaff.KindEffectIntended, path, map[string]any{"name": "tool.call", "class": "read", "attempt": 1})
+		s.tell(tipstaff.KindEffectIntended, path, map[string]any{"name": "tool.call", "class": "read", "attempt": 1, "reserve": map[string]any{"tool_calls": 1}})
 		s.tell(tipstaff.KindEffectFinished, path, map[string]any{"name": "tool.call", "attempt": 1, "value": 1, "ms": 1})
 	}
 }
@@ -99,6 +99,9 @@ func TestViewsOfLargeRuns(t *testing.T) {
 						t.Errorf("%s has %d %s, at most %d", rest, n, what, c.most)
 					}
 				}
+				for _, table := range find(root, func(n *html.Node) bool { return n.Data == "table" && class("cost")(n) }) {
+					sumsUp(t, table)
+				}
 				if len(body) > pageMost {
 					t.Errorf("%s has %d bytes, at most %d", rest, len(body), pageMost)
 				}
@@ -117,6 +120,28 @@ func TestViewsOfLargeRuns(t *testing.T) {
 			}
 			s.countsAreTrue(t, v)
 		})
+	}
+}
+
+// sumsUp fails unless the rows of a bill make its total, however many of them stand in one row.
+func sumsUp(t *testing.T, table *html.Node) {
+	t.Helper()
+	calls := func(row *html.Node) (n int) {
+		for _, cell := range find(row, class("num"))[:2] { // of models and of tools
+			many, err := strconv.Atoi(strings.ReplaceAll(textOf(cell), ",", ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += many
+		}
+		return n
+	}
+	sum := 0
+	for _, row := range find(table, class("whole")) {
+		sum += calls(row)
+	}
+	if total := calls(find(table, func(n *html.Node) bool { return n.Data == "tfoot" })[0]); sum != total || total == 0 {
+		t.Errorf("the rows of a bill have %d calls, its total is %d", sum, total)
 	}
 }
 
