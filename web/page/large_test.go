@@ -113,3 +113,22 @@ func TestMomentsGoOnFromCopies(t *testing.T) {
 		})
 	}
 }
+
+// Above 300 stages there is the table alone.
+func TestGraphsTooLargeToDraw(t *testing.T) {
+	for stages, want := range map[int]int{graphStages: graphStages, graphStages + 1: 0} {
+		s := newTold(t, tipstaff.ProgramPipeline)
+		tall(s, stages)
+		root, _ := s.visitor(t).open("")
+		if drawn := len(find(root, func(n *html.Node) bool { return n.Data == "g" && class("stage")(n) })); drawn != want {
+			t.Errorf("of %d stages %d are drawn, want %d", stages, drawn, want)
+		}
+		rows := 0
+		for _, d := range find(root, class("edges")) {
+			rows += len(find(d, func(n *html.Node) bool { return n.Data == "tr" }))
+		}
+		if rows != 1+graphRows {
+			t.Errorf("the table of %d stages has %d rows, want a window of %d", stages, rows-1, graphRows)
+		}
+	}
+}
