@@ -30,7 +30,8 @@ type Metric struct {
 	Gates        int64 `json:"gates"` // that were opened
 }
 
-func (m *Metric) add(n Metric) {
+// Add adds what another part of the run has used.
+func (m *Metric) Add(n Metric) {
 	m.ModelCalls += n.ModelCalls
 	m.ToolCalls += n.ToolCalls
 	m.Invocations += n.Invocations
@@ -257,14 +258,14 @@ func (m *meter) report(run Run, now time.Time) RunMetrics {
 		if row.Metric == (Metric{Exact: true}) && len(row.Parts) == 0 {
 			continue // nothing was used there
 		}
-		got.add(row.Metric)
+		got.Add(row.Metric)
 		got.Steps = append(got.Steps, row)
 		agent := m.agents[row.Name]
 		i := slices.IndexFunc(got.Agents, func(a MetricRow) bool { return a.Name == agent })
 		if i < 0 {
 			got.Agents = append(got.Agents, MetricRow{Name: agent, Metric: row.Metric})
 		} else {
-			got.Agents[i].add(row.Metric)
+			got.Agents[i].Add(row.Metric)
 		}
 	}
 	end := now

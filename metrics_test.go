@@ -68,7 +68,7 @@ func TestMetricRowsAddUp(t *testing.T) {
 	for name, rows := range map[string][]MetricRow{"steps": got.Steps, "agents": got.Agents} {
 		sum := Metric{Exact: true}
 		for _, r := range rows {
-			sum.add(r.Metric)
+			sum.Add(r.Metric)
 		}
 		if sum != got.Metric {
 			t.Errorf("the %s add up to %+v", name, sum)

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"compress/bzip2"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -70,7 +71,8 @@ func viewOf(events []Event) *View {
 // projected is everything that a view shows, as text.
 func projected(v *View, now time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s\n", v.Status, v.Why)
+	status, _ := json.Marshal(&v.Fold)
+	fmt.Fprintf(&b, "%s %s %s\n", v.Status, v.Why, status)
 	for _, r := range v.Rows(now) {
 		fmt.Fprintf(&b, "%*s%s %s %s %s %v %q attempts %d cost %d child %s gates %v %v\n", 2*r.Depth, "", r.Shown, r.Path, r.Name, r.Title, r.Elapsed, r.Note, r.Attempts, r.Cost, r.Child, r.Gates, r.Superseded)
 		for _, s := range r.Spans() {
@@ -90,12 +92,16 @@ func projected(v *View, now time.Time) string {
 }
 
 // continues fails unless a view that was looked at after every record equals, each time,
-// one that was made of the same records at once.
+// one that was made of the same records at once. So does a copy that was made before: it
+// stays as it was until it is told of the records itself.
 func continues(t interface{ Fatalf(string, ...any) }, events []Event) {
 	v := viewOf(events[:0])
 	if len(events) > 0 {
 		v = viewOf(events[:1])
 	}
+	var held *View
+	var heldAt int
+	var was string
 	for n := 1; n <= len(events); n++ {
 		if n > 1 {
 			v.Apply(&events[n-1])
@@ -106,6 +112,19 @@ func continues(t interface{ Fatalf(string, ...any) }, events []Event) {
 		now := events[n-1].At.Add(3 * time.Second)
 		if fresh, continued := projected(viewOf(events[:n]), now), projected(v, now); fresh != continued {
 			t.Fatalf("as of record %d:\n%s", n, cmp.Diff(fresh, continued))
+		} else if held == nil {
+			held, heldAt, was = v.Clone(), n, fresh
+		} else {
+			if is := projected(held, events[heldAt-1].At.Add(3*time.Second)); is != was {
+				t.Fatalf("the copy of record %d has changed:\n%s", heldAt, cmp.Diff(was, is))
+			}
+			for i := heldAt; i < n; i++ {
+				held.Apply(&events[i])
+			}
+			if copied := projected(held, now); fresh != copied {
+				t.Fatalf("as of record %d, from a copy of record %d:\n%s", n, heldAt, cmp.Diff(fresh, copied))
+			}
+			held = nil
 		}
 	}
 }
@@ -166,6 +185,32 @@ func manyCalls(n int, spread bool) []Event {
 	return j
 }
 
+// heldBy is a view of records, and how many bytes it keeps.
+func heldBy(events []Event) (*View, float64) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	v := viewOf(events)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(events)
+	return v, float64(after.HeapAlloc) - float64(before.HeapAlloc)
+}
+
+// The view of 100,000 records takes at most 16 MiB, and that of fewer as much less.
+func TestViewOfALongRunIsSmall(t *testing.T) {
+	records := 100_000
+	if testing.Short() {
+		records = 10_000
+	}
+	for name, events := range map[string][]Event{"turn": longTurn(records), "calls": manyCalls(records, false), "branches": manyCalls(records, true)} {
+		v, bytes := heldBy(events)
+		if most := float64(16<<20) * float64(records) / 100_000; bytes > most {
+			t.Errorf("%s: the view of %d records takes %.1f MiB, at most %.1f", name, v.Seq, bytes/(1<<20), most/(1<<20))
+		}
+	}
+}
+
 // BenchmarkView folds 100,000 records, and says how many bytes the fold keeps.
 func BenchmarkView(b *testing.B) {
 	for name, events := range map[string][]Event{"turn": longTurn(100_000), "calls": manyCalls(100_000, false)} {
@@ -173,14 +218,11 @@ func BenchmarkView(b *testing.B) {
 			for b.Loop() {
 				viewOf(events)
 			}
-			var before, after runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&before)
-			v := viewOf(events)
-			runtime.GC()
-			runtime.ReadMemStats(&after)
-			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(1<<20), "MiB")
+			v, bytes := heldBy(events)
+			b.ReportMetric(bytes/(1<<20), "MiB")
 			start := time.Now()
+			b.ReportMetric(float64(v.Clone().Seq)/time.Since(start).Seconds(), "copied/s")
+			start = time.Now()
 			t := v.Timeline(TimelineQuery{}, v.At)
 			b.ReportMetric(float64(time.Since(start).Microseconds())/1000, "ms/timeline")
 			runtime.KeepAlive(t)

@@ -328,7 +328,9 @@ func (v *View) gateClosed(e *Event) {
 	}
 	v.endSpan(s, e.At, state)
 	if c := v.spans[AskerPath(Approval, e.Path)]; GateKind(s.Name) == Approval && c != nil && c.Approval != nil {
-		c.Approval.Decision, c.Approval.By = m.Action, m.By
+		a := *c.Approval // which others may share
+		a.Decision, a.By = m.Action, m.By
+		c.Approval = &a
 	}
 }
 

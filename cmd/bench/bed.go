@@ -115,8 +115,9 @@ func ask(fc flow.Context) error {
 const segment = 1000
 
 // steps is a program of one step after the other, for as long as more says. It
-// is asked before each, and may take its time: nothing else is going on.
-func steps(more func(done int) bool) flow.Func {
+// is asked before each, and may take its time: nothing else is going on. Before each
+// step comes what else the program does.
+func steps(more func(done int) bool, also ...func(fc flow.Context, done int)) flow.Func {
 	return func(fc flow.Context, state json.RawMessage) (json.RawMessage, error) {
 		done := 0
 		if len(state) > 0 {
@@ -127,6 +128,9 @@ func steps(more func(done int) bool) flow.Func {
 		for n := range segment {
 			if !more(done) {
 				return empty, nil
+			}
+			for _, f := range also {
+				f(fc, done)
 			}
 			if err := takeStep(fc, n); err != nil {
 				return nil, err

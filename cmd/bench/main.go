@@ -66,15 +66,16 @@ type effort struct {
 	followed int           // calls of a run that others follow
 	crowding int           // who follow it
 	started  int           // runs over HTTP
+	flood    time.Duration // of a page on a run that writes much
 	install  bool          // a peer that is not there
 }
 
 var (
 	full = effort{rounds: 5, round: time.Second, runs: 200, calls: 1000, records: 100_000, kill: 100, parked: 10_000, starts: 20, turn: 100, together: 100,
-		sizes: []int{100, 1000, 10_000, 100_000}, replayed: []int{1000, 10_000}, asks: 10_000, loops: 1000, events: 100_000, crowd: 20, reports: 500, files: 10_000, followed: 200, crowding: 1000, started: 1000, install: true}
+		sizes: []int{100, 1000, 10_000, 100_000}, replayed: []int{1000, 10_000}, asks: 10_000, loops: 1000, events: 100_000, crowd: 20, reports: 500, files: 10_000, followed: 200, crowding: 1000, started: 1000, flood: 10 * time.Minute, install: true}
 	// brief is enough to see that every figure can still be measured.
 	brief = effort{rounds: 1, round: 100 * time.Millisecond, runs: 20, calls: 20, records: 1000, kill: 5, parked: 20, starts: 2, turn: 10, together: 10,
-		sizes: []int{100, 1200}, replayed: []int{100}, asks: 20, loops: 20, events: 300, crowd: 2, reports: 10, files: 100, followed: 5, crowding: 50, started: 10}
+		sizes: []int{100, 1200}, replayed: []int{100}, asks: 20, loops: 20, events: 300, crowd: 2, reports: 10, files: 100, followed: 5, crowding: 50, started: 10, flood: 5 * time.Second}
 )
 
 // figures is what is measured, in this order.
@@ -142,6 +143,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	only := flags.String("run", "", "measure the figures whose names match this expression")
 	parent := flags.String("dir", "", "folder on the disk to be measured (default: that of temporary files)")
 	tipstaff := flags.String("tipstaff", "", "the command to be measured (default: built from this module)")
+	flood := flags.Duration("flood", 0, "how long a page is open on a run that writes much (default: ten minutes)")
 	profile := flags.String("cpuprofile", "", "write a CPU profile of this process to the file")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -152,6 +154,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	b := &bench{effort: full, tipstaff: *tipstaff, progress: stderr}
 	if *short {
 		b.effort = brief
+	}
+	if *flood > 0 {
+		b.flood = *flood
 	}
 	if *only != "" {
 		re, err := regexp.Compile(*only)

@@ -16,6 +16,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/web/page"
 )
 
@@ -41,7 +44,7 @@ func measurePage(ctx context.Context, b *bench) (rows []row, err error) {
 	if err := newWorkspace(dir); err != nil {
 		return nil, err
 	}
-	run, records, err := longRun(ctx, filepath.Join(dir, ".tipstaff"), b.records/2)
+	run, records, err := longRun(ctx, filepath.Join(dir, ".tipstaff"), b.records)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +54,7 @@ func measurePage(ctx context.Context, b *bench) (rows []row, err error) {
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
 	p := &pageReader{site: &site{daemon: d, binary: binary, dir: dir, ctx: ctx, http: &http.Client{}}, run: "/ui/runs/" + run, records: records}
-	for _, measure := range []func(*bench) ([]row, error){p.opening, p.finding, p.assets, p.layout, p.watched} {
+	for _, measure := range []func(*bench) ([]row, error){p.opening, p.finding, p.assets, p.layout, p.watched, p.browsed} {
 		more, err := measure(b)
 		if err != nil {
 			return rows, err
@@ -61,19 +64,27 @@ func measurePage(ctx context.Context, b *bench) (rows []row, err error) {
 	return rows, nil
 }
 
-// longRun stores a run of so many steps, two records each.
-func longRun(ctx context.Context, dir string, steps int) (run string, records int64, err error) {
+// longRun stores a run of so many steps, a hundredth of which is signed.
+func longRun(ctx context.Context, dir string, many int) (run string, records int64, err error) {
 	bed, err := newBed(dir)
 	if err != nil {
 		return "", 0, err
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }()
-	runs, err := bed.fill(ctx, 1, steps)
-	if err != nil {
+	if run, err = bed.create(ctx); err != nil {
 		return "", 0, err
 	}
-	row, err := bed.Run(ctx, runs[0])
-	return runs[0], row.Head, err
+	program := flow.Digest(empty)
+	signed := func(fc flow.Context, done int) {
+		if done%signedEvery == 0 {
+			fc.Emit(flow.Event{Kind: string(tipstaff.KindPlanProposed), From: journal.Executor, Body: object{"intent_hash": program, "program_digest": program, "revision": 1, "accepted_by": run}})
+		}
+	}
+	if err := bed.drive(ctx, run, steps(func(done int) bool { return done < many }, signed)); err != nil {
+		return "", 0, err
+	}
+	row, err := bed.Run(ctx, run)
+	return run, row.Head, errors.Join(err, bed.Flush(ctx))
 }
 
 // pageReader is a person with a browser.

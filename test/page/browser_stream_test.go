@@ -116,6 +116,23 @@ func TestBrowserCut(t *testing.T) {
 	g.script("cut.mjs", "TIPSTAFF_PAGE=http://"+cutting(t, g.addr))
 }
 
+// flooding is a pipeline that goes round and round, some two hundred records a second.
+func flooding(stages int) string {
+	var b strings.Builder
+	b.WriteString("name: flooding\nmax_iterations: 200000\nmax_agent_hops: 1000000\nagents:\n")
+	for i := range stages {
+		fmt.Fprintf(&b, "  - {name: stage%d, stage_order: %d, scripted: {repeat: last, answers: [{output: {n: 1}, delay_ms: 20}]}, default_next: stage%d}\n", i, i+1, (i+1)%stages)
+	}
+	return b.String()
+}
+
+// It lasts a minute, or as many seconds as TIPSTAFF_FLOOD_SECONDS says.
+func TestBrowserFlood(t *testing.T) {
+	g := newGround(t)
+	g.write("flood.yaml", flooding(40))
+	g.script("flood.mjs")
+}
+
 func TestBrowserSlow(t *testing.T) { newSleepingGround(t).script("slow.mjs") }
 
 // cutting forwards connections, and breaks off each that carries a stream after its first event.

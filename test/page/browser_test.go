@@ -87,10 +87,11 @@ func (g *ground) script(name string, env ...string) {
 	g.Logf("%s: %s", name, said.Bytes())
 }
 
-// patience is how long a script may take: longer where everything is tried more often.
+// patience is how long a script may take: longer where everything is tried more often, or longer.
 func patience() time.Duration {
 	tries, _ := strconv.Atoi(os.Getenv("TIPSTAFF_WEB_TRIES")) // by default there are few
-	return 8*time.Minute + time.Duration(tries)*5*time.Second
+	flood, _ := strconv.Atoi(os.Getenv("TIPSTAFF_FLOOD_SECONDS"))
+	return 8*time.Minute + time.Duration(5*tries+flood)*time.Second
 }
 
 // asked does what a script asks for by a file, once.

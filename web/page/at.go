@@ -88,3 +88,21 @@ func asOf(r tipstaff.Run, f *fold) tipstaff.Run {
 	facts := tipstaff.Facts{ID: r.ID, Name: r.Program.Name, Launching: f.view.Driven()}
 	return tipstaff.Status(facts, &f.view.Fold, f.gates(), f.view.At)
 }
+
+// gates are the open ones, as far as the fold knows them.
+func (f *fold) gates() (open []tipstaff.Gate) {
+	for _, n := range f.view.Roots {
+		n.Walk(func(n *tipstaff.Node) {
+			for _, s := range n.Spans() {
+				more := s.More()
+				if s.Kind != tipstaff.SpanGate || s.State != tipstaff.NodeWaiting {
+					continue
+				}
+				if id, err := tipstaff.ParseID(more.Gate); err == nil {
+					open = append(open, tipstaff.Gate{ID: id, Kind: tipstaff.GateKind(s.Name), Key: s.Path, Path: n.Path, Question: more.Question, OpenedAt: s.Started(), OpenedSeq: s.First})
+				}
+			}
+		})
+	}
+	return open
+}

@@ -14,12 +14,14 @@ const (
 	foldsMost     = 64 << 20 // bytes, by estimate
 	foldBytes     = 16 << 10 // of a fold without records
 	foldPerRecord = 168      // what a record adds to it, by estimate
+	foldsEvery    = 10_000   // records after which a copy is kept, to go on from to any moment
 )
 
 // folds keeps runs as their records tell them: those looked at last, each continued by new
-// records alone.
+// records alone, and where there is room copies of what they were on the way.
 type folds struct {
 	runs  tipstaff.Service
+	every int64
 	turns chan struct{} // one for each fold at a time
 
 	mu    sync.Mutex
@@ -31,6 +33,7 @@ type folds struct {
 type fold struct {
 	run    tipstaff.ID
 	at     int64 // where it was asked to stop; 0: it goes on to the head
+	stays  bool  // it is a copy that never goes on
 	bytes  int64 // by estimate
 	use    sync.Mutex
 	view   *tipstaff.View      // nil: nothing is folded yet
@@ -39,7 +42,7 @@ type fold struct {
 }
 
 func newFolds(runs tipstaff.Service) *folds {
-	return &folds{runs: runs, turns: make(chan struct{}, foldsAtOnce)}
+	return &folds{runs: runs, every: foldsEvery, turns: make(chan struct{}, foldsAtOnce)}
 }
 
 // with calls f with a run as of a record, 0 being its head. f keeps nothing of the fold: it
@@ -59,7 +62,7 @@ func (k *folds) with(ctx context.Context, r tipstaff.Run, at int64, f func(*fold
 		one.use.Lock()
 		defer one.use.Unlock()
 	}
-	if err := one.goOn(ctx, k.runs, r, at); err != nil {
+	if err := k.goOn(ctx, one, r, at); err != nil {
 		k.drop(one)
 		return err
 	}
@@ -72,33 +75,64 @@ func (k *folds) with(ctx context.Context, r tipstaff.Run, at int64, f func(*fold
 func (k *folds) take(r tipstaff.Run, at int64) *fold {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var best *fold
-	for _, one := range k.kept {
-		if one.run != r.ID || (one.at == 0) != (at == 0) || one.at > at {
-			continue
-		}
-		if best == nil || one.at > best.at {
-			best = one
-		}
-	}
-	if best == nil {
+	best := k.nearest(func(one *fold) bool {
+		return !one.stays && one.run == r.ID && (one.at == 0) == (at == 0) && one.at <= at
+	})
+	if held := k.copyOf(r.ID, at); best == nil || held != nil && at > 0 && held.at > best.at {
 		best = &fold{run: r.ID}
 	}
 	best.at = at
 	return best
 }
 
-// keep puts a fold among those used last, and lets go of the oldest that do not fit.
+// copyOf is the last copy that a run can go on from to a record, 0 being its head; nil: there
+// is none.
+func (k *folds) copyOf(run tipstaff.ID, at int64) *fold {
+	return k.nearest(func(one *fold) bool { return one.stays && one.run == run && (at == 0 || one.at <= at) })
+}
+
+// nearest is the fold that stops last of those that will do.
+func (k *folds) nearest(does func(*fold) bool) (best *fold) {
+	for _, one := range k.kept {
+		if does(one) && (best == nil || one.at > best.at) {
+			best = one
+		}
+	}
+	return best
+}
+
+// keep puts a fold among those used last, and lets go of what does not fit: the longest
+// copies, then what was used before all else.
 func (k *folds) keep(one *fold) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.remove(one)
-	one.bytes = foldBytes + foldPerRecord*max(one.view.Seq, one.graphs)
+	one.bytes = sizeOf(max(one.view.Seq, one.graphs))
 	k.bytes += one.bytes
 	k.kept = append(k.kept, one)
 	for k.bytes > foldsMost && len(k.kept) > 1 {
-		k.remove(k.kept[0])
+		if longest := k.nearest(func(one *fold) bool { return one.stays }); longest != nil {
+			k.remove(longest)
+		} else {
+			k.remove(k.kept[0])
+		}
 	}
+}
+
+// sizeOf is how much the fold of so many records takes.
+func sizeOf(records int64) int64 { return foldBytes + foldPerRecord*records }
+
+// hold keeps a copy of a fold that goes on, if there is room beside that. Only who asks for a
+// moment asks for others: the first look at a run does not pay for them.
+func (k *folds) hold(one *fold) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := one.view.Seq
+	if had := k.copyOf(one.run, at); had != nil && had.at == at || k.bytes+sizeOf(at)+sizeOf(one.at) > foldsMost {
+		return
+	}
+	k.bytes += sizeOf(at)
+	k.kept = append(k.kept, &fold{run: one.run, at: at, stays: true, bytes: sizeOf(at), view: one.view.Clone()})
 }
 
 func (k *folds) drop(one *fold) {
@@ -117,16 +151,43 @@ func (k *folds) remove(one *fold) {
 	}
 }
 
-// goOn takes in the records up to one, 0 being the head.
-func (f *fold) goOn(ctx context.Context, runs tipstaff.GraphReader, r tipstaff.Run, at int64) error {
+// goOn takes in the records up to one, 0 being the head. A new fold begins with a copy, if
+// there is one.
+func (k *folds) goOn(ctx context.Context, f *fold, r tipstaff.Run, at int64) error {
 	if f.view == nil {
-		stages, err := stagesOf(ctx, runs, r)
-		if err != nil {
+		k.mu.Lock()
+		held := k.copyOf(r.ID, at)
+		k.mu.Unlock()
+		if err := f.begin(ctx, k.runs, r, held); err != nil {
 			return err
 		}
-		f.view = tipstaff.NewView(nameOf(r), stages)
 	}
-	return after(ctx, runs, f.run, f.view.Seq, at, f.view.Apply)
+	return after(ctx, k.runs, f.run, f.view.Seq, at, func(e *tipstaff.Event) {
+		if f.view.Apply(e); at > 0 && e.Seq%k.every == 0 {
+			k.hold(f)
+		}
+	})
+}
+
+// begin makes a fold of nothing, or of a copy.
+func (f *fold) begin(ctx context.Context, runs tipstaff.GraphReader, r tipstaff.Run, held *fold) error {
+	if held == nil {
+		stages, err := stagesOf(ctx, runs, r)
+		if err == nil {
+			f.view = tipstaff.NewView(nameOf(r), stages)
+		}
+		return err
+	}
+	if r.Program.Kind == tipstaff.ProgramPipeline {
+		held.use.Lock()
+		defer held.use.Unlock()
+		if _, err := held.follow(ctx, runs); err != nil {
+			return err
+		}
+		f.graph, f.graphs = held.graph.Clone(), held.graphs
+	}
+	f.view = held.view.Clone()
+	return nil
 }
 
 // stagesOf is the outline of a pipeline; nil: the run is of none, and its tree grows as its
@@ -185,22 +246,4 @@ func after(ctx context.Context, runs tipstaff.Reader, run tipstaff.ID, from, to 
 		take(&e)
 	}
 	return nil
-}
-
-// gates are the open ones, as far as the fold knows them.
-func (f *fold) gates() (open []tipstaff.Gate) {
-	for _, n := range f.view.Roots {
-		n.Walk(func(n *tipstaff.Node) {
-			for _, s := range n.Spans() {
-				more := s.More()
-				if s.Kind != tipstaff.SpanGate || s.State != tipstaff.NodeWaiting {
-					continue
-				}
-				if id, err := tipstaff.ParseID(more.Gate); err == nil {
-					open = append(open, tipstaff.Gate{ID: id, Kind: tipstaff.GateKind(s.Name), Key: s.Path, Path: n.Path, Question: more.Question, OpenedAt: s.Started(), OpenedSeq: s.First})
-				}
-			}
-		})
-	}
-	return open
 }

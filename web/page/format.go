@@ -31,6 +31,7 @@ var funcs = template.FuncMap{
 	"costOf":    costOf,
 	"costText":  costText,
 	"costShare": costShare,
+	"costliest": costliest,
 	"tokensOf":  tokensOf,
 	"nameOf":    nameOf,
 	"words":     words,
@@ -80,12 +81,14 @@ func printed(s string, most int) string { return cut(tipstaff.Printable(cut(s, m
 // percent is a length in SVG, of so many thousandths.
 func percent(thousandths int64) string { return fmt.Sprintf("%d.%d%%", thousandths/10, thousandths%10) }
 
-// cut leaves at most so many characters of a text.
+// cut leaves at most so many characters of a text, of which the last says that there is more.
 func cut(s string, most int) string {
-	n := 0
+	n, end := 0, 0
 	for i := range s {
-		if n++; n > most {
-			return s[:i] + "…"
+		if n++; n == most {
+			end = i
+		} else if n > most {
+			return s[:end] + "…"
 		}
 	}
 	return s

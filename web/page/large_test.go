@@ -1,11 +1,15 @@
 package page
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
 	"golang.org/x/net/html"
+	"pgregory.net/rapid"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -17,10 +21,13 @@ const elementsMost = 6000
 func wide(s *told, steps int) {
 	s.tell(tipstaff.KindRunStarted, "", map[string]any{"kind": "cli", "epoch": 1, "pid": 1})
 	for i := range steps {
-		path := fmt.Sprintf("root/s%d", i)
-		s.tell(tipstaff.KindEffectIntended, path, map[string]any{"name": "tool.call", "class": "read", "attempt": 1})
-		s.tell(tipstaff.KindEffectFailed, path, map[string]any{"attempt": 1, "error": map[string]any{"code": "tool_error", "message": strings.Repeat("long ", 1000)}})
-		s.tell(tipstaff.KindEffectIntended, path, map[string]any{"name": "tool.call", "class": "read", "attempt": 2})
+		path, long := fmt.Sprintf("root/s%d", i), "long "
+		if i%50 == 0 {
+			long = strings.Repeat(long, 1000)
+		}
+		s.tell(tipstaff.KindEffectIntended, path, map[string]any{"name": "tool.call", "class": "read", "attempt": 1, "reserve": map[string]any{"tool_calls": 1}})
+		s.tell(tipstaff.KindEffectFailed, path, map[string]any{"attempt": 1, "error": map[string]any{"code": "tool_error", "message": long}})
+		s.tell(tipstaff.KindEffectIntended, path, map[string]any{"name": "tool.call", "class": "read", "attempt": 2, "reserve": map[string]any{"tool_calls": 1}})
 		s.tell(tipstaff.KindEffectFinished, path, map[string]any{"attempt": 2, "error": map[string]any{"code": "tool_error", "message": "again"}})
 	}
 }
@@ -44,35 +51,6 @@ func tall(s *told, stages int) {
 	}
 }
 
-// However large a run is, its pages have a size that a browser copes with.
-func TestPagesOfLargeRuns(t *testing.T) {
-	for name, c := range map[string]struct {
-		kind string
-		fill func(*told)
-	}{
-		"a branch of 1,900 steps":     {"plan", func(s *told) { wide(s, 1900) }},
-		"a pipeline of 60 stages":     {tipstaff.ProgramPipeline, func(s *told) { tall(s, 60) }},
-		"a pipeline of 300 stages":    {tipstaff.ProgramPipeline, func(s *told) { tall(s, graphStages) }},
-		"a pipeline beyond a drawing": {tipstaff.ProgramPipeline, func(s *told) { tall(s, 2*graphStages) }},
-	} {
-		s := newTold(t, c.kind)
-		c.fill(s)
-		visitor := s.visitor(t)
-		for _, rest := range []string{"", "/timeline", "/node?path=root", "?at=100"} {
-			if c.kind != "plan" && strings.Contains(rest, "root") {
-				continue
-			}
-			root, body := visitor.open(rest)
-			if n := len(find(root, func(n *html.Node) bool { return n.Type == html.ElementNode })); n > elementsMost {
-				t.Errorf("%s: %s has %d elements", name, rest, n)
-			}
-			if len(body) > 2<<20 {
-				t.Errorf("%s: %s has %d bytes", name, rest, len(body))
-			}
-		}
-	}
-}
-
 // A graph that does not fit has an overview of all of its stages; one that fits has none.
 func TestOverviewOfALargeGraph(t *testing.T) {
 	for stages, want := range map[int]int{graphFits: 0, graphFits + 1: graphFits + 1} {
@@ -87,6 +65,70 @@ func TestOverviewOfALargeGraph(t *testing.T) {
 		}
 		if shown != want {
 			t.Errorf("of %d stages the overview shows %d, want %d", stages, shown, want)
+		}
+	}
+}
+
+// shownOf is what pages show of a run as of a record.
+func shownOf(t interface{ Fatal(...any) }, k *folds, s *told, at int64) (shown [3]any) {
+	err := k.with(context.Background(), s.run, at, func(f *fold) error {
+		status, err := json.Marshal(&f.view.Fold)
+		if err != nil {
+			return err
+		}
+		shown = [3]any{f.view.Clone().Rows(s.now), f.view.Timeline(tipstaff.TimelineQuery{}, s.now), string(status)}
+		if s.shape.Name != "" {
+			g, err := f.follow(context.Background(), s)
+			shown[1] = g
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shown
+}
+
+// A run as of any record is what the records up to it tell, whichever copy it goes on from,
+// and no more records are read for it than lie between two copies.
+func TestMomentsGoOnFromCopies(t *testing.T) {
+	for kind, fill := range map[string]func(*told){"plan": func(s *told) { work(s); wide(s, 20) }, tipstaff.ProgramPipeline: func(s *told) { tall(s, 30) }} {
+		s := newTold(t, kind)
+		fill(s)
+		rapid.Check(t, func(t *rapid.T) {
+			k := newFolds(s)
+			k.every = 7
+			shownOf(t, k, s, s.run.HeadSeq)
+			for _, at := range rapid.SliceOfN(rapid.Int64Range(0, s.run.HeadSeq), 1, 6).Draw(t, "moments") {
+				s.asked = 0
+				got := shownOf(t, k, s, at)
+				if read := s.asked; at > 0 && kind == "plan" && read >= 7 {
+					t.Fatalf("at %d: %d records were read", at, read)
+				}
+				if want := shownOf(t, newFolds(s), s, at); !reflect.DeepEqual(got, want) {
+					t.Fatalf("at %d: %+v, want %+v", at, got, want)
+				}
+			}
+		})
+	}
+}
+
+// Above 300 stages there is the table alone.
+func TestGraphsTooLargeToDraw(t *testing.T) {
+	for stages, want := range map[int]int{graphStages: graphStages, graphStages + 1: 0} {
+		s := newTold(t, tipstaff.ProgramPipeline)
+		tall(s, stages)
+		root, _ := s.visitor(t).open("")
+		if drawn := len(find(root, func(n *html.Node) bool { return n.Data == "g" && class("stage")(n) })); drawn != want {
+			t.Errorf("of %d stages %d are drawn, want %d", stages, drawn, want)
+		}
+		rows := 0
+		for _, d := range find(root, class("edges")) {
+			rows += len(find(d, func(n *html.Node) bool { return n.Data == "tr" }))
+		}
+		if rows != 1+graphRows {
+			t.Errorf("the table of %d stages has %d rows, want a window of %d", stages, rows-1, graphRows)
 		}
 	}
 }

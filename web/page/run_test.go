@@ -40,10 +40,7 @@ func (s *told) Get(_ context.Context, id tipstaff.ID) (tipstaff.Run, error) {
 func (s *told) Events(_ context.Context, req tipstaff.EventsRequest) iter.Seq2[tipstaff.Event, error] {
 	return func(yield func(tipstaff.Event, error) bool) {
 		n := 0
-		for _, e := range s.events {
-			if e.Seq <= req.After {
-				continue
-			}
+		for _, e := range s.events[min(req.After, int64(len(s.events))):] {
 			if n++; req.Limit > 0 && n > req.Limit {
 				return
 			}
@@ -52,6 +49,10 @@ func (s *told) Events(_ context.Context, req tipstaff.EventsRequest) iter.Seq2[t
 			}
 		}
 	}
+}
+
+func (s *told) List(context.Context, tipstaff.ListRequest) (tipstaff.RunPage, error) {
+	return tipstaff.RunPage{Runs: []tipstaff.Run{s.run}}, nil
 }
 
 func (s *told) Inbox(context.Context, tipstaff.InboxRequest) (tipstaff.InboxPage, error) {
@@ -86,6 +87,7 @@ func (s *told) tell(kind tipstaff.Kind, path string, body any) {
 	text, err := json.Marshal(body)
 	must(err)
 	e := tipstaff.Event{V: 1, Seq: int64(len(s.events) + 1), Kind: kind, At: s.now, Run: s.run.ID, Path: path, Epoch: 1, Body: text}
+	e.Raw = e.Stored() // once: a search reads it
 	s.events = append(s.events, e)
 	s.fold.Apply(&e)
 	program := s.run.Program

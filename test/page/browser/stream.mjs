@@ -1,5 +1,6 @@
 // A page that is followed: how soon it shows what happens, and where.
 import { base, check, isLive, scenario, signIn, start, tipstaff, until } from "./harness.mjs";
+import { visible } from "./measure.mjs";
 import { cpus, loadavg } from "node:os";
 
 const text = (page, selector) => page.textContent(selector);
@@ -10,25 +11,9 @@ await scenario({}, async (page) => {
   const run = await start("long-steps.yaml");
   let streams = 0;
   page.on("request", (r) => (streams += r.url().includes("/ui/stream") ? 1 : 0));
-  await page.goto(`${base}/ui/runs/${run}/journal`);
-  await isLive(page);
-  await page.evaluate(() => {
-    scrollTo(0, document.body.scrollHeight); // from where on the page stays at the end
-    globalThis.took = [];
-    new MutationObserver((all) => {
-      for (const row of all.flatMap((m) => [...m.addedNodes]).filter((n) => n.dataset?.key)) {
-        const at = Date.parse(row.querySelector("time").dateTime);
-        requestAnimationFrame(() => took.push(Date.now() - at));
-      }
-    }).observe(document.querySelector("tbody[data-live]"), { childList: true });
-  });
-  await until("the run to end", async () => (await text(page, "#part-header")).includes("completed"), 60_000);
-  await page.waitForSelector("#live", { state: "hidden" });
-  const took = (await page.evaluate(() => took)).sort((a, b) => a - b);
-  const median = took[took.length >> 1];
-  const p99 = took[Math.ceil(took.length * 0.99) - 1];
-  console.log(`${took.length} rows were visible after ${median} ms (median), ${p99} ms (p99)`);
-  check(took.length > 100, `only ${took.length} rows came`);
+  const { rows: came, median, p99 } = await visible(page, run);
+  console.log(`${came} rows were visible after ${median} ms (median), ${p99} ms (p99)`);
+  check(came > 100, `only ${came} rows came`);
   const busy = loadavg()[0] > 2 * cpus().length; // then they say nothing of the page
   check(busy || median <= 400 && p99 <= 650, `rows were visible after ${median} ms (median), ${p99} ms (p99)`);
   const rows = () => page.$$eval("table.journal tbody tr", (all) => all.map((r) => Number(r.dataset.key)));
