@@ -113,6 +113,8 @@ func (g *ground) asked(what string, do func()) {
 
 func TestBrowserLive(t *testing.T)   { newGround(t).script("live.mjs") }
 func TestBrowserDecide(t *testing.T) { newGround(t).script("decide.mjs") }
+func TestBrowserHaste(t *testing.T)  { newGround(t).script("haste.mjs") }
+func TestBrowserHands(t *testing.T)  { newGround(t).script("hands.mjs") }
 func TestBrowserKilled(t *testing.T) { newGround(t).script("killed.mjs") }
 
 func TestBrowserRestart(t *testing.T) {

@@ -69,10 +69,8 @@ async function each(name, page, act) {
     const told = await act(gate, i);
     if (await isOpen(gate)) continue;
     if (told.meant) meant++;
-    else {
-      unmeant++;
-      console.log(name, "decided", JSON.stringify(told));
-    }
+    else unmeant++;
+    console.log(new Date().toISOString(), name, i, told.meant ? "meant" : "NOT MEANT", JSON.stringify(told));
     gate = await opened();
   }
   check(!unmeant, `${name}: ${unmeant} of ${tries} decided what nobody meant`);
