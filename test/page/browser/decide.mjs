@@ -43,6 +43,7 @@ function watch() {
   addEventListener("submit", (e) => { saw.sent = e.submitter?.value; keep(); });
   globalThis.shift = (after) => setTimeout(() => {
     const first = document.querySelector("#decide button[value=approve]");
+    if (!first) return; // it is decided
     const room = document.createElement("span");
     room.style.width = first.offsetWidth + "px";
     room.style.marginRight = "-" + getComputedStyle(first.parentNode).columnGap;

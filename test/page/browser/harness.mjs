@@ -24,10 +24,6 @@ export const start = async (file) => /"run_id":\s*"([0-9A-Z]{26})"/.exec(await t
 // records are those of a kind that a run has.
 export const records = async (run, kind) => (await tipstaff("events", run, "--json")).split("\n").map((line) => JSON.parse(line)).filter((e) => e.kind === kind);
 
-// decisions are the actions that were decided in a run, each with its note and its way; of a gate that
-// was closed otherwise, how.
-export const decisions = async (run) => (await records(run, "policy.gate.resolve")).map((e) => JSON.stringify(e.body));
-
 export const link = () => tipstaff("serve", "--link", "--addr", new URL(base).host);
 
 export const check = (ok, text) => {

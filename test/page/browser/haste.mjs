@@ -6,23 +6,29 @@ const active = (page) => page.waitForSelector(approve + "[aria-disabled=false]")
 const rest = (ms) => new Promise((r) => setTimeout(r, ms));
 
 // at has a browser at a gate that was just opened. After act nothing may be decided, and then one
-// click that is meant does.
+// click that is meant does. On a machine that is busy a press may come too late to be too early: then
+// it was no try.
 const at = (act) => scenario({}, async (page) => {
+  await page.addInitScript(() => addEventListener("pointerdown", (e) => sessionStorage.setItem("pressed", e.timeStamp - (globalThis.began ?? Infinity)), { capture: true }));
   await signIn(page);
-  const run = await start("gate.yaml");
-  let gate;
-  await until("the gate", async () => {
-    await page.goto(base + "/ui/");
-    return (gate = await page.getAttribute(`#part-inbox a[href*="${run}/gates/"]`, "href", { timeout: 1_000 }).catch(() => null));
-  });
-  await act(page, base + gate);
-  await rest(700); // as long as a decision could be under way
-  const none = (await records(run, "policy.gate.resolve")).length;
-  check(none === 0, `${none} decisions that nobody meant`);
-  await active(page);
-  await page.click(approve);
-  await page.waitForURL("**?done=recorded");
-  check((await records(run, "policy.gate.resolve")).length === 1, "a decision that was meant is not written");
+  for (let tries = 1; ; tries++) {
+    const run = await start("gate.yaml");
+    let gate;
+    await until("the gate", async () => {
+      await page.goto(base + "/ui/");
+      return (gate = await page.getAttribute(`#part-inbox a[href*="${run}/gates/"]`, "href", { timeout: 1_000 }).catch(() => null));
+    });
+    await act(page, base + gate);
+    await rest(700); // as long as a decision could be under way
+    if (tries < 5 && (await page.evaluate(() => Number(sessionStorage.getItem("pressed")) >= 600))) continue;
+    const none = (await records(run, "policy.gate.resolve")).length;
+    check(none === 0, `${none} decisions that nobody meant`);
+    await active(page);
+    await page.click(approve);
+    await page.waitForURL("**?done=recorded");
+    check((await records(run, "policy.gate.resolve")).length === 1, "a decision that was meant is not written");
+    return;
+  }
 });
 
 // middle is where a button stands.
@@ -49,46 +55,57 @@ await at(async (page, gate) => {
   go();
 });
 
+// away has a page begin to wait anew, as one that comes back into view does. busy: it does nothing for
+// so long after it.
+const away = (page, busy = 0) => page.evaluate((busy) => {
+  document.dispatchEvent(new Event("visibilitychange"));
+  globalThis.began = performance.now();
+  for (const end = began + busy; performance.now() < end; );
+}, busy);
+
+// there has a page show a gate whose button is active, and says where it stands.
+const there = async (page, gate) => {
+  await page.goto(gate);
+  await active(page);
+  return middle(page);
+};
+
 // A click that is made too early, and taken up when the button has long been active: the page was busy.
 await at(async (page, gate) => {
-  await page.goto(gate);
-  const [x, y] = await middle(page);
-  await page.waitForSelector(approve + "[aria-disabled=true]");
-  const busy = page.evaluate(() => {
-    for (const end = performance.now() + 1500; performance.now() < end; );
-  });
+  const [x, y] = await there(page, gate);
+  const busy = away(page, 1_500);
   await page.mouse.click(x, y);
   await busy;
-  check((await page.textContent(".guard")).startsWith("Not yet"), "nobody says that it was too early");
 });
 
 // A press that is too early, and let go in time.
 await at(async (page, gate) => {
-  await page.goto(gate);
-  await page.mouse.move(...(await middle(page)));
+  await page.mouse.move(...(await there(page, gate)));
+  await away(page);
   await page.mouse.down();
   await active(page);
   await page.mouse.up();
-  check((await page.textContent(".guard")).startsWith("Not yet"), "nobody says that it was too early");
-});
-
-// What lay over a button, and is closed at the moment of the click.
-await at(async (page, gate) => {
-  await page.goto(gate);
-  await active(page);
-  const [x, y] = await middle(page);
-  await page.evaluate(() => document.getElementById("act").showModal());
-  await page.evaluate(([x, y]) => Object.assign(document.getElementById("act").style, { position: "fixed", left: x - 50 + "px", top: y - 50 + "px", margin: 0 }), [x, y]);
-  await page.waitForSelector(approve + "[aria-disabled=true]");
-  await page.evaluate(() => document.getElementById("act").close());
-  await page.mouse.click(x, y);
 });
 
 // A tab that was away is seen anew.
 await at(async (page, gate) => {
-  await page.goto(gate);
-  await active(page);
-  const [x, y] = await middle(page);
-  await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+  const [x, y] = await there(page, gate);
+  await away(page);
+  await page.mouse.click(x, y);
+});
+
+// What lay over a button, and is closed at the moment of the click.
+await at(async (page, gate) => {
+  const [x, y] = await there(page, gate);
+  await page.evaluate(([x, y]) => {
+    const act = document.getElementById("act");
+    act.showModal();
+    Object.assign(act.style, { position: "fixed", left: x - 50 + "px", top: y - 50 + "px", margin: 0 });
+  }, [x, y]);
+  await page.waitForSelector(approve + "[aria-disabled=true]");
+  await page.evaluate(() => {
+    document.getElementById("act").close();
+    globalThis.began = performance.now();
+  });
   await page.mouse.click(x, y);
 });

@@ -75,7 +75,7 @@ function guard(form) {
     const closed = document.querySelector("#part-gate [data-closed]");
     if (!closed) return;
     if (closed.dataset.closed === "stored") document.getElementById("part-gate").dataset.still = ""; // nothing more can come
-    if (form.dataset.over) return;
+    if (form.dataset.over || sent) return; // whoever has sent it is told by the answer
     form.dataset.over = "1";
     clearInterval(looking);
     sent = true; // for what is still under way
