@@ -42,7 +42,7 @@ function live() {
 
 // lost says so after a moment, and since when after a while.
 function lost() {
-  lostAt ??= new Date();
+  if (!(lostAt <= new Date())) lostAt = new Date(); // clocks are also set back
   const since = new Date() - lostAt;
   if (since >= 30_000) {
     const at = lostAt.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
@@ -109,7 +109,7 @@ function later(ms) {
 async function open() {
   clearTimeout(timer);
   if (ended || stream || gone) return;
-  if (Date.now() < full) return poll();
+  if (Date.now() < full && full <= Date.now() + away) return poll();
   const mine = (stream = new AbortController());
   const placed = await place();
   if (stream !== mine) {
@@ -237,6 +237,7 @@ if (document.getElementById("live") && !still && parts().length) {
   document.addEventListener("visibilitychange", visible);
   setInterval(() => {
     if (lostAt) lost();
+    heard = Math.min(heard, Date.now());
     if (stream && Date.now() - heard > silence) {
       close();
       again();
