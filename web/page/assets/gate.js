@@ -23,6 +23,7 @@ function guard(form) {
   let still = performance.now(); // from when on nothing has moved
   let places = "";
   let pressed = null; // the press that a click is to follow from
+  let sure = false; // the click was meant
   let sent = false;
 
   const place = (b) => { const r = b.getBoundingClientRect(); return [r.x, r.y, r.width, r.height].map(Math.round).join(); };
@@ -107,24 +108,22 @@ function guard(form) {
     // Only what stands for a click, as a key or a reader of screens, may come without a press.
     const good = ready(button, e.timeStamp) && e.detail <= 1 && (pressed ? pressed.button === button && pressed.good : !e.detail);
     pressed = null;
-    if (good) {
-      form.elements.confirmed.value = "1";
-      return;
-    }
+    if ((sure = good)) return;
     e.preventDefault();
     told.textContent = sent ? "It has been sent." : "Not yet: the question or this button has only just appeared or moved.";
   });
   form.addEventListener("submit", (e) => {
-    if (sent || !buttons.includes(e.submitter) || form.elements.confirmed.value !== "1") {
+    if (sent || !sure || !buttons.includes(e.submitter)) {
       e.preventDefault();
       return;
     }
     sent = true;
     look();
   });
+  form.addEventListener("formdata", (e) => sent && e.formData.set("confirmed", "1"));
   addEventListener("pageshow", (e) => {
     if (!e.persisted) return;
-    sent = false;
+    sure = sent = false;
     anew();
   });
 }
