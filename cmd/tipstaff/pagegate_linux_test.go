@@ -77,7 +77,7 @@ func (b *browser) ask(method, path string, body io.Reader) webPage {
 		b.Fatal(err)
 	}
 	defer res.Body.Close()
-	root, err := html.Parse(res.Body)
+	root, err := html.ParseWithOptions(res.Body, html.ParseOptionEnableScripting(false))
 	if err != nil {
 		b.Fatal(err)
 	}

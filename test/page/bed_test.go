@@ -185,10 +185,10 @@ func without(names ...string) func(*http.Request) {
 	}
 }
 
-// parse is the document of a page.
+// parse is the document of a page, as a browser without scripts has it.
 func (p page) parse() *html.Node {
 	p.t.Helper()
-	doc, err := html.Parse(strings.NewReader(p.body))
+	doc, err := html.ParseWithOptions(strings.NewReader(p.body), html.ParseOptionEnableScripting(false))
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -115,6 +115,8 @@ func (g *ground) asked(what string, do func()) {
 func TestBrowserLive(t *testing.T)   { newGround(t).script("live.mjs") }
 func TestBrowserDecide(t *testing.T) { newGround(t).script("decide.mjs") }
 func TestBrowserInbox(t *testing.T)  { newGround(t).script("inbox.mjs") }
+func TestBrowserHaste(t *testing.T)  { newGround(t).script("haste.mjs") }
+func TestBrowserHands(t *testing.T)  { newGround(t).script("hands.mjs") }
 func TestBrowserKilled(t *testing.T) { newGround(t).script("killed.mjs") }
 
 func TestBrowserRestart(t *testing.T) {
@@ -138,3 +140,23 @@ func TestBrowserEveryone(t *testing.T) { newGround(t).script("everyone.mjs") }
 func TestBrowserKeyboard(t *testing.T) { newGround(t).script("keyboard.mjs") }
 func TestBrowserNoScript(t *testing.T) { newGround(t).script("noscript.mjs") }
 func TestBrowserHostile(t *testing.T)  { newGround(t).script("hostile.mjs") }
+
+// The page needs no network: it works in a namespace that has nothing but its own loopback.
+func TestBrowserAlone(t *testing.T) {
+	if os.Getenv("TIPSTAFF_WEB") == "" {
+		t.Skip("make test-web tries the page in a browser")
+	}
+	alone := func(command ...string) *exec.Cmd {
+		return exec.Command("unshare", append([]string{"--map-root-user", "--net", "sh", "-c", `ip link set lo up && exec "$0" "$@"`}, command...)...)
+	}
+	if said, err := alone("true").CombinedOutput(); err != nil {
+		t.Skipf("there are no empty network namespaces here: %v, %s", err, said)
+	}
+	if said, err := alone("ip", "route", "show", "table", "main").CombinedOutput(); err != nil || len(said) > 0 {
+		t.Fatalf("the namespace leads somewhere: %v, %s", err, said)
+	}
+	said, err := alone(os.Args[0], "-test.v", "-test.run", "^TestBrowser(Live|NoScript)$").CombinedOutput()
+	if err != nil || bytes.Count(said, []byte("--- PASS")) != 2 {
+		t.Errorf("%v\n%s", err, said)
+	}
+}

@@ -238,6 +238,29 @@ func TestAGateInATranscript(t *testing.T) {
 	}
 }
 
+// A turn that nobody drives is resumed from its conversation.
+func TestATurnIsResumedFromItsConversation(t *testing.T) {
+	t.Parallel()
+	b := chatting(t)
+	w := b.browser("alice")
+	session := w.begun(url.Values{"message": {"write it"}, "agent": {"writer"}})
+	at := "/ui/sessions/" + session
+	run := b.Rest(b.turns(session)[0].ID.String())
+	resume := "/ui/runs/" + run.ID.String() + "/resume"
+	b.decide(run, "allow") // which starts nothing
+	p := w.open(at)
+	p.says("Nobody drives this turn")
+	if sent := w.post(resume, p.formOf(resume)).answers(http.StatusSeeOther); sent.header.Get("Location") != at {
+		t.Errorf("it leads to %s", sent.header.Get("Location"))
+	}
+	if run = b.Rest(run.ID.String()); run.State != tipstaff.Completed {
+		t.Fatalf("the turn is %s", run.Status)
+	}
+	if p := w.open(at); !strings.Contains(p.text(), "Done.") || strings.Contains(p.text(), "Nobody drives this turn") {
+		t.Errorf("afterwards it shows %s", p.text())
+	}
+}
+
 // What a model says reaches the page while it says it, as text, in the place that waits for it;
 // Stop ends the turn.
 func TestWhatIsToldReachesThePage(t *testing.T) {

@@ -179,7 +179,8 @@ func TestHostileTextsInTheServer(t *testing.T) {
 // guardsOfThePage are escapes and guards, each with what takes it away, and the tests that must
 // notice. Tests that do not are worth nothing.
 var guardsOfThePage = []struct{ name, file, guard, without, folder, tests string }{
-	{"foreign lines are escaped", "format.go", `"passage": passage,`, `"passage": func(s string) template.HTML { return template.HTML(s) },`, ".", "TestHostileTextsInTheServer"},
+	{"foreign lines are escaped", "format.go", ` passage,`, ` func(s string) template.HTML { return template.HTML(s) },`, "../../web/page", "TestPassagesAreText"},
+	{"of foreign lines, what does not print is marked", "format.go", "cells[j] = tipstaff.PrintableProse(cell)", "cells[j] = cell", "../../web/page", "TestPassagesAreText"},
 	{"what does not print is marked", "format.go", "return cut(tipstaff.Printable(cut(s, most)), most)", "return cut(s, most)", "../../web/page", "TestHostileTextsAddNothing"},
 	{"raw HTML in Markdown is text", "markdown.go", "util.EscapeHTML(n.(*ast.RawHTML).Segments.Value(source))", "n.(*ast.RawHTML).Segments.Value(source)", "../../web/page", "TestMarkdown.*"},
 	{"stored content is downloaded", "files.go", `v.hand("application/octet-stream", "attachment", name, data)`, `v.hand("text/html", "inline", name, data)`, "../../web/page", "TestStoredContentIsInert"},

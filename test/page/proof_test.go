@@ -211,21 +211,25 @@ func TestBrowserProof(t *testing.T) {
 		Records int      `json:"records"`
 		Browser []string `json:"browser"` // what it names; nil: it holds
 		Server  []string `json:"server"`
+		CLI     []string `json:"cli"`    // of what was downloaded
+		Python  string   `json:"python"` // the same
 	}
 	var all []tried
 	run, records := s.driven()
-	all = append(all, tried{Name: "good", Run: run, Records: len(records)})
+	all = append(all, tried{Name: "good", Run: run, Records: len(records), CLI: []string{"integrity: ok", "conformance: ok"}, Python: "ok"})
 
-	end := func() string { return fmt.Sprintf("Record %d", records[len(records)-1].Seq) }
+	end := func() int64 { return records[len(records)-1].Seq } // which is signed, with the chain before it
 	run, records = s.driven()
 	seq := seqOf(records, "stage.finished")
 	s.exec(`UPDATE records SET bytes = CAST(replace(CAST(bytes AS TEXT), '"n":1', '"n":7') AS BLOB) WHERE seq = ? AND run = (SELECT n FROM runs WHERE id = ?)`, seq, run)
-	all = append(all, tried{Name: "changed", Run: run, Records: len(records), Browser: []string{end(), "head"}, Server: []string{fmt.Sprintf("Record %d", seq), "hash"}})
+	all = append(all, tried{Name: "changed", Run: run, Records: len(records), Browser: []string{fmt.Sprintf("Record %d", end()), "head"}, Server: []string{fmt.Sprintf("Record %d", seq), "hash"},
+		CLI: []string{fmt.Sprintf("seq %d: head", end()), fmt.Sprintf("seq %d: replay_mismatch", seq)}, Python: fmt.Sprintf("head\t%d", end())})
 
 	run, records = s.driven()
 	seq = seqOf(records, "stage.finished")
 	s.exec(`DELETE FROM records WHERE seq = ? AND run = (SELECT n FROM runs WHERE id = ?)`, seq, run)
-	all = append(all, tried{Name: "dropped", Run: run, Records: len(records) - 1, Browser: []string{fmt.Sprintf("Record %d", seq+1), "gap"}, Server: []string{fmt.Sprintf("Record %d", seq+1), "gap"}})
+	all = append(all, tried{Name: "dropped", Run: run, Records: len(records) - 1, Browser: []string{fmt.Sprintf("Record %d", seq+1), "gap"}, Server: []string{fmt.Sprintf("Record %d", seq+1), "gap"},
+		CLI: []string{fmt.Sprintf("seq %d: gap", seq+1)}, Python: fmt.Sprintf("gap\t%d", seq+1)})
 
 	run, records = s.driven()
 	seq = 1 + int64(slices.IndexFunc(records, func(r journal.Record) bool {
@@ -234,11 +238,16 @@ func TestBrowserProof(t *testing.T) {
 	at := &records[seq-1]
 	at.Body = bytes.Replace(at.Body, []byte(`"to":"b"`), []byte(`"to":"c"`), 1)
 	s.signAnew(records)
-	all = append(all, tried{Name: "signed-anew", Run: run, Records: len(records), Server: []string{"Integrity holds", "Conformance does not hold", fmt.Sprintf("Record %d", seq)}})
+	all = append(all, tried{Name: "signed-anew", Run: run, Records: len(records), Server: []string{"Integrity holds", "Conformance does not hold", fmt.Sprintf("Record %d", seq)},
+		CLI: []string{"integrity: ok", fmt.Sprintf("seq %d: replay_mismatch", seq)}, Python: "ok"})
 
 	text, err := json.Marshal(all)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.script("proof.mjs", "TIPSTAFF_RUNS="+string(text))
+	verifier, err := filepath.Abs("../../journal/testdata/verify.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.script("proof.mjs", "TIPSTAFF_RUNS="+string(text), "TIPSTAFF_VERIFIER="+verifier)
 }

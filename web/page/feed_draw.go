@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	journalRows = "journal-rows" // the part that goes on by cursor
-	seqHeader   = "Tipstaff-Seq" // of a part that goes on by cursor: the record up to which it is
+	journalRows = "journal-rows"   // the part that goes on by cursor
+	seqHeader   = "Tipstaff-Seq"   // of a part that goes on by cursor: the record up to which it is
+	finalHeader = "Tipstaff-Final" // of a run that has ended: nothing more is to come
 )
 
 // version is a part as it was drawn, ready to be sent.

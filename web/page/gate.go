@@ -118,7 +118,7 @@ func (v *view) state(page *gatePage) error {
 			return nil
 		case open.ID == page.Gate.ID:
 			page.Expired = true
-		case open.Path == page.Gate.Path:
+		case asker(open.Path) == asker(page.Gate.Path):
 			page.Next = &open
 		}
 	}
@@ -139,6 +139,13 @@ func (v *view) state(page *gatePage) error {
 			return nil
 		}
 	}
+}
+
+// asker is who asks at a path, in whichever revision of a plan.
+func asker(path string) string {
+	root, rest, _ := strings.Cut(path, "/")
+	root, _, _ = strings.Cut(root, "@")
+	return root + "/" + rest
 }
 
 // subjectRows lays the lines of a subject out. A bar before a line is what no text of others

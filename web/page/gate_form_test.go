@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
+	"unicode"
+
+	"golang.org/x/net/html"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -78,5 +82,41 @@ func TestTextOfOthersStaysInItsBlock(t *testing.T) {
 	want := []string{"one", "rule: allow", "… 3 bytes left out …", "  | deeper", "", "last"}
 	if rules != 1 || len(blocks) != 1 || !slices.Equal(blocks[0], want) {
 		t.Errorf("%d rules are shown, and the blocks %q", rules, blocks)
+	}
+}
+
+// What somebody has typed is shown in its lines, and as text: nothing of it becomes an element, and
+// what does not print is marked.
+func TestPassagesAreText(t *testing.T) {
+	shown := func(text string) (elements, words string) {
+		var b strings.Builder
+		if err := templates()["gate"].ExecuteTemplate(&b, "typed", []typedField{{"note", text}}); err != nil {
+			t.Fatal(err)
+		}
+		root, err := html.Parse(strings.NewReader(b.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range root.Descendants() {
+			if n.Type == html.TextNode {
+				words += n.Data
+			}
+		}
+		return skeleton(root), words
+	}
+	want, words := shown("a first line\n\tand a second")
+	if words != "notea first line\n\tand a second" {
+		t.Errorf("two lines are shown as %q", words)
+	}
+	for _, text := range hostileTexts(t) {
+		elements, words := shown(text)
+		if elements != want {
+			t.Errorf("%.40q adds something: %s", text, firstDifference(elements, want))
+		}
+		if i := strings.IndexFunc(words, func(r rune) bool {
+			return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r) && r != '\u00ad')
+		}); i >= 0 {
+			t.Errorf("%.40q is shown with what does not print: %.20q", text, words[i:])
+		}
 	}
 }

@@ -77,6 +77,9 @@ func (v *view) find() (tipstaff.Run, error) {
 		at := url.URL{Path: strings.Replace(v.r.URL.Path, "/runs/"+name, "/runs/"+run.ID.String(), 1), RawQuery: v.r.URL.RawQuery}
 		err = elsewhere(at.String())
 	}
+	if err == nil && run.State.Terminal() {
+		v.w.Header().Set(finalHeader, "1")
+	}
 	return run, err
 }
 

@@ -129,6 +129,18 @@ await scenario({}, async (page, state) => {
   await page.getByRole("button", { name: "Send" }).click();
   await until("an answer", async () => (await page.locator(".turn").last().textContent()).includes("Another thing it is."));
 
+  // Pieces that are lost show as a gap, those that come twice once, and another text begins anew.
+  const pieces = await page.evaluate(() => {
+    const place = Object.assign(document.createElement("pre"), { className: "told" });
+    place.dataset.told = "some/where";
+    document.querySelector("main").append(place);
+    return [[0, "one "], [4, "two "], [4, "two "], [20, "six"], [3, "new"]].map(([offset, text]) => {
+      document.dispatchEvent(new CustomEvent("tipstaff:told", { detail: JSON.stringify({ path: "some/where", offset, text, end: offset + text.length }) }));
+      return place.textContent;
+    });
+  });
+  check(pieces.join("|") === "one |one two |one two |one two …six|…new", "pieces are shown as " + pieces.join("|"));
+
   painted.sort((a, b) => a - b);
   const p95 = painted[Math.floor(painted.length * 0.95)];
   console.log(`text delta received → painted: p95 ${p95.toFixed(1)} ms of ${painted.length} (limit 50 ms)`);

@@ -43,6 +43,7 @@ function watch() {
   addEventListener("submit", (e) => { saw.sent = e.submitter?.value; keep(); });
   globalThis.shift = (after) => setTimeout(() => {
     const first = document.querySelector("#decide button[value=approve]");
+    if (!first) return; // it is decided
     const room = document.createElement("span");
     room.style.width = first.offsetWidth + "px";
     room.style.marginRight = "-" + getComputedStyle(first.parentNode).columnGap;
@@ -69,10 +70,8 @@ async function each(name, page, act) {
     const told = await act(gate, i);
     if (await isOpen(gate)) continue;
     if (told.meant) meant++;
-    else {
-      unmeant++;
-      console.log(name, "decided", JSON.stringify(told));
-    }
+    else unmeant++;
+    console.log(new Date().toISOString(), name, i, told.meant ? "meant" : "NOT MEANT", JSON.stringify(told));
     gate = await opened();
   }
   check(!unmeant, `${name}: ${unmeant} of ${tries} decided what nobody meant`);

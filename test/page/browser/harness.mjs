@@ -21,6 +21,9 @@ export const tipstaff = async (...args) => {
 // start begins a run in a process of its own, as a person at a terminal does.
 export const start = async (file) => /"run_id":\s*"([0-9A-Z]{26})"/.exec(await tipstaff("run", file, "--detach", "--json"))[1];
 
+// records are those of a kind that a run has.
+export const records = async (run, kind) => (await tipstaff("events", run, "--json")).split("\n").map((line) => JSON.parse(line)).filter((e) => e.kind === kind);
+
 export const link = () => tipstaff("serve", "--link", "--addr", new URL(base).host);
 
 export const check = (ok, text) => {
@@ -41,12 +44,12 @@ export async function scenario(options, act) {
   try {
     const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
     const page = await context.newPage();
-    page.on("pageerror", (e) => wrong.push("error: " + e.message));
-    page.on("console", (m) => {
+    context.on("weberror", (e) => wrong.push("error: " + e.error().message)); // of all tabs
+    context.on("console", (m) => {
       const lost = (state.away && /ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|Failed to load resource/.test(m.text())) || (state.missing && / 404 /.test(m.text()));
       if (["error", "warning"].includes(m.type()) && !lost) wrong.push("console: " + m.text());
     });
-    page.on("request", (r) => new URL(r.url()).host === new URL(base).host || wrong.push("another host: " + r.url()));
+    context.on("request", (r) => new URL(r.url()).host === new URL(base).host || wrong.push("another host: " + r.url()));
     await act(page, state);
     check(!wrong.length, wrong.join("\n"));
   } finally {

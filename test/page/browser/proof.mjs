@@ -1,7 +1,9 @@
 // A proof in this browser: a good run holds in both checks; a changed byte and a dropped record
 // are found in both, by number; of a route that was signed again chain and signatures hold, and
-// the replay finds it.
-import { accessible, base, check, scenario, signIn } from "./harness.mjs";
+// the replay finds it. What is downloaded says the same to whoever checks it elsewhere.
+import { execFileSync } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { accessible, base, check, scenario, signIn, tipstaff } from "./harness.mjs";
 
 const runs = JSON.parse(process.env.TIPSTAFF_RUNS);
 
@@ -13,9 +15,30 @@ async function checkHere(page, run) {
   return { verdict: await page.textContent("#browser-check .verdict"), count: await page.textContent("#browser-check .looked"), problems };
 }
 
+// downloaded is what tipstaff and the verifier in Python say of the very file that a reader is given.
+async function downloaded(page, run) {
+  const get = async () => (await page.request.get(`${base}/ui/runs/${run}/export.tar`)).body();
+  const tar = await get();
+  check(tar.equals(await get()), "two downloads of one run differ");
+  const dir = process.env.TIPSTAFF_FOLDER + "/downloads";
+  mkdirSync(dir, { recursive: true });
+  writeFileSync(`${dir}/${run}.tar`, tar);
+  execFileSync("tar", ["-xf", `${run}.tar`], { cwd: dir });
+  const failed = (e) => (e.status ?? e.code) + " " + e.stdout + e.stderr;
+  const cli = await tipstaff("verify", `${dir}/${run}`).catch(failed);
+  try {
+    return { cli, python: execFileSync("python3", ["-B", process.env.TIPSTAFF_VERIFIER, process.env.TIPSTAFF_FOLDER + "/.tipstaff/keys", `${dir}/${run}`], { encoding: "utf8" }) };
+  } catch (e) {
+    return { cli, python: failed(e) };
+  }
+}
+
 await scenario({}, async (page) => {
   await signIn(page);
-  for (const { name, run, records, browser, server } of runs) {
+  for (const { name, run, records, browser, server, cli, python } of runs) {
+    const elsewhere = await downloaded(page, run);
+    for (const want of cli) check(elsewhere.cli.includes(want), `${name}: tipstaff verify does not say ${want}: ${elsewhere.cli}`);
+    check(elsewhere.python.includes("\t" + python), `${name}: the verifier in Python does not say ${python}: ${elsewhere.python}`);
     const found = await checkHere(page, run);
     const said = `${name}: ${JSON.stringify(found)}`;
     check(found.count === `${records} records`, said);

@@ -1,6 +1,6 @@
 // Eight tabs of one browser: all load and stay current, four by a stream and four by asking.
 // Hidden ones hold no connection.
-import { base, check, isLive, scenario, signIn, start, until } from "./harness.mjs";
+import { base, check, isLive, scenario, signIn, start, tipstaff, until } from "./harness.mjs";
 
 // hide does what a browser does to a tab that nobody sees.
 const hide = (page, hidden) => page.evaluate((hidden) => {
@@ -47,6 +47,19 @@ await scenario({}, async (first) => {
   await button.click();
   await polling.waitForSelector("#part-gate .closed");
   for (const page of tabs.filter((p) => p !== polling)) await page.waitForSelector("text=Nothing waits for you.", { timeout: 10_000 });
+
+  // One without a stream asks no more of a run that has ended.
+  const over = await start("gate.yaml");
+  await polling.goto(`${base}/ui/runs/${over}`);
+  await isLive(polling);
+  check(!streams.get(polling).size, "the tab has found a place");
+  await tipstaff("cancel", over);
+  await polling.waitForSelector("#live", { state: "hidden" });
+  check((await polling.textContent("#part-header")).includes("cancelled"), "the end is not shown");
+  let asks = 0;
+  polling.on("request", () => asks++);
+  await clock.runFor(10_000);
+  check(asks === 0, `it asks ${asks} times after the end`);
 
   // Those that nobody sees let go, and ask how much waits.
   const holding = tabs.filter((p) => streams.get(p).size);

@@ -23,36 +23,50 @@ function guard(form) {
   let still = performance.now(); // from when on nothing has moved
   let places = "";
   let pressed = null; // the press that a click is to follow from
+  let sure = false; // the click was meant
   let sent = false;
 
   const place = (b) => { const r = b.getBoundingClientRect(); return [r.x, r.y, r.width, r.height].map(Math.round).join(); };
   const ready = (b, at) => !sent && at - Math.max(seen, still, since.get(b) ?? Infinity) >= wait;
 
+  // inView reports whether all of a button is on the screen and nothing, as a dialog, lies over it.
+  function inView(b) {
+    const r = b.getBoundingClientRect();
+    return r.top > -1 && r.left > -1 && r.bottom < innerHeight + 1 && r.right < innerWidth + 1 && b.contains(document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2));
+  }
+
   // look notices what has moved, and shows which buttons are active.
   function look() {
     if (form.dataset.over) return;
+    const at = performance.now();
     const now = buttons.map(place).join(" ");
-    if (now !== places || document.visibilityState !== "visible") still = performance.now();
+    if (now !== places || document.visibilityState !== "visible") still = at;
     places = now;
-    for (const b of buttons) b.setAttribute("aria-disabled", String(!ready(b, performance.now())));
+    for (const b of buttons) {
+      if (!inView(b)) since.delete(b);
+      else if (!since.has(b)) since.set(b, at);
+      b.setAttribute("aria-disabled", String(!ready(b, at)));
+    }
   }
 
-  new IntersectionObserver((all) => {
-    for (const e of all) if (e.isIntersecting && seen === Infinity) seen = performance.now();
-  }, { threshold: 0.1 }).observe(document.querySelector(form.dataset.guard));
-  const inView = new IntersectionObserver((all) => {
-    for (const e of all) {
-      if (e.intersectionRatio < 0.99) since.delete(e.target);
-      else if (!since.has(e.target)) since.set(e.target, performance.now());
-    }
+  // anew has everybody wait again: what is shown was away.
+  function anew() {
+    still = performance.now();
     look();
-  }, { threshold: [0, 0.5, 0.99] });
-  for (const b of buttons) inView.observe(b);
+  }
+
+  // A question is seen once it has been drawn: what an observer is told of comes with the next
+  // frame, and that one is on the screen only when another has begun.
+  new IntersectionObserver((all, observer) => {
+    if (!all.some((e) => e.isIntersecting)) return;
+    observer.disconnect();
+    requestAnimationFrame(() => requestAnimationFrame(() => (seen = performance.now())));
+  }, { threshold: 0.1 }).observe(document.querySelector(form.dataset.guard));
   const sizes = new ResizeObserver(look);
   sizes.observe(form);
   sizes.observe(document.body);
   addEventListener("scroll", look, { passive: true, capture: true });
-  document.addEventListener("visibilitychange", look);
+  document.addEventListener("visibilitychange", anew);
   const looking = setInterval(() => (form.isConnected ? look() : clearInterval(looking)), 100);
   look();
 
@@ -62,7 +76,7 @@ function guard(form) {
     const closed = document.querySelector("#part-gate [data-closed]");
     if (!closed) return;
     if (closed.dataset.closed === "stored") document.getElementById("part-gate").dataset.still = ""; // nothing more can come
-    if (form.dataset.over) return;
+    if (form.dataset.over || sent) return; // whoever has sent it is told by the answer
     form.dataset.over = "1";
     clearInterval(looking);
     sent = true; // for what is still under way
@@ -79,40 +93,37 @@ function guard(form) {
   function press(e) {
     look();
     const button = actionOf(e);
-    pressed = button ? { button, good: ready(button, e.timeStamp) } : null;
+    pressed = button ? { button, good: !e.repeat && ready(button, e.timeStamp) } : null;
   }
   form.addEventListener("pointerdown", press);
   form.addEventListener("keydown", (e) => {
     if (e.key !== "Enter" && e.key !== " ") return;
-    const button = actionOf(e);
-    if (button && e.repeat || !button && e.key === "Enter" && e.target.matches("input")) e.preventDefault();
-    else press(e);
+    if (e.repeat && actionOf(e) || e.key === "Enter" && e.target.matches("input")) e.preventDefault();
+    press(e);
   });
   form.addEventListener("click", (e) => {
     const button = actionOf(e);
     if (!button) return;
     look();
-    const good = ready(button, e.timeStamp) && e.detail <= 1 && (!pressed || pressed.button === button && pressed.good);
+    // Only what stands for a click, as a key or a reader of screens, may come without a press.
+    const good = ready(button, e.timeStamp) && e.detail <= 1 && (pressed ? pressed.button === button && pressed.good : !e.detail);
     pressed = null;
-    if (good) {
-      form.elements.confirmed.value = "1";
-      return;
-    }
+    if ((sure = good)) return;
     e.preventDefault();
     told.textContent = sent ? "It has been sent." : "Not yet: the question or this button has only just appeared or moved.";
   });
   form.addEventListener("submit", (e) => {
-    if (sent || !buttons.includes(e.submitter) || form.elements.confirmed.value !== "1") {
+    if (sent || !sure || !buttons.includes(e.submitter)) {
       e.preventDefault();
       return;
     }
     sent = true;
     look();
   });
+  form.addEventListener("formdata", (e) => sent && e.formData.set("confirmed", "1"));
   addEventListener("pageshow", (e) => {
     if (!e.persisted) return;
-    sent = false;
-    still = performance.now();
-    look();
+    sure = sent = false;
+    anew();
   });
 }

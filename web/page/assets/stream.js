@@ -42,19 +42,17 @@ function live() {
 
 // lost says so after a moment, and since when after a while.
 function lost() {
-  lostAt ??= new Date();
+  if (!(lostAt <= new Date())) lostAt = new Date(); // clocks are also set back
   const since = new Date() - lostAt;
   if (since >= 30_000) {
     const at = lostAt.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
     stopTimes(true);
     show("lost", "not live since " + at);
-    banner("banner-lost", `Not live since ${at}: Tipstaff does not answer.`, "Retry", retry);
+    banner("banner-lost", `Not live since ${at}: Tipstaff does not answer.`, "Retry", () => {
+      wait = undefined;
+      open();
+    });
   } else if (since >= 3_000) show("reconnecting");
-}
-
-function retry() {
-  wait = undefined;
-  open();
 }
 
 // pulse takes what the server says of itself, and of what waits.
@@ -109,7 +107,7 @@ function later(ms) {
 async function open() {
   clearTimeout(timer);
   if (ended || stream || gone) return;
-  if (Date.now() < full) return poll();
+  if (Date.now() < full && full <= Date.now() + away) return poll();
   const mine = (stream = new AbortController());
   const placed = await place();
   if (stream !== mine) {
@@ -193,13 +191,15 @@ async function again() {
   later(ms * (0.75 + Math.random() / 2));
 }
 
-// refresh asks for the parts and rows once; false: somebody could not be asked.
+// refresh asks for the parts and rows once; true: of a run that had ended; undefined: in vain.
 async function refresh() {
+  let final = true;
   const rows = cursor() && address("journal-rows");
   rows?.searchParams.set("after", cursor());
   for (const [name, to] of [...wanted().map((n) => [n, address(n)]), ...(rows ? [["", rows]] : [])]) {
     const res = await fetch(to, { cache: "no-store" }).catch(() => undefined);
-    if (!res?.ok && res?.status !== 404) return false;
+    if (!res?.ok && res?.status !== 404) return undefined;
+    final &&= res.headers.has("Tipstaff-Final");
     const html = await res.text();
     if (!res.ok) continue;
     if (name) {
@@ -207,14 +207,15 @@ async function refresh() {
       versions.delete(name);
     } else addRows(html);
   }
-  return true;
+  return final;
 }
 
 // poll asks for everything where no stream is to be had.
 async function poll() {
-  if (await refresh()) live();
-  else lost();
-  if (await ask()) later(every);
+  const final = await refresh();
+  (final === undefined ? lost : live)();
+  if (final) end(false);
+  else if (await ask()) later(every);
 }
 
 // hidden has a tab that nobody sees let go of its stream; it only asks how much waits.
@@ -237,6 +238,7 @@ if (document.getElementById("live") && !still && parts().length) {
   document.addEventListener("visibilitychange", visible);
   setInterval(() => {
     if (lostAt) lost();
+    heard = Math.min(heard, Date.now());
     if (stream && Date.now() - heard > silence) {
       close();
       again();
