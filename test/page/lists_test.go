@@ -37,7 +37,9 @@ func TestInbox(t *testing.T) {
 		b.Write("tipstaff.yaml", webtest.Manifest+"policy: {rules: [{id: runs, tool: builtin/exec, do: ask}, {id: all, tool: \"*/*\", do: allow}]}\n")
 	})
 	w := b.browser("alice")
-	named := func(name, text string) string { return strings.Replace(text, "{kind: plan,", "{kind: plan, name: "+name+",", 1) }
+	named := func(name, text string) string {
+		return strings.Replace(text, "{kind: plan,", "{kind: plan, name: "+name+",", 1)
+	}
 	first := b.start("alice", named("tidy", webtest.Gated("a.txt")))
 	late := b.start("alice", named("build", strings.Replace(webtest.Gated("b.txt"), `"Go on?"`, `"Soon?", expires: 30m`, 1)))
 	b.start("alice", `{kind: plan, version: 1, name: build, root: {id: run, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, -c, "true"]}}}`)
@@ -82,7 +84,9 @@ func TestInbox(t *testing.T) {
 	})
 	t.Run("a gate stands beside the list, and its decision comes back there", func(t *testing.T) {
 		p := w.open(at(late))
-		chosen := elements(p.parse(), func(n *html.Node) bool { return n.Data == "a" && attr(n, "aria-current") == "true" && strings.Contains(attr(n, "href"), late.ID.String()) })
+		chosen := elements(p.parse(), func(n *html.Node) bool {
+			return n.Data == "a" && attr(n, "aria-current") == "true" && strings.Contains(attr(n, "href"), late.ID.String())
+		})
 		if len(chosen) != 1 || len(p.all("h1")) != 1 || p.id("question") == nil {
 			t.Fatalf("%d are chosen", len(chosen))
 		}
