@@ -161,7 +161,7 @@ func (p *pool) use(ctx context.Context, f func(*conn) error) (err error) {
 	select {
 	case c, open := <-p.idle:
 		if !open {
-			return errClosed
+			return store.ErrClosed
 		}
 		defer func() { p.idle <- c }()
 		if c == nil {
@@ -204,8 +204,6 @@ func (p *pool) close() error {
 	}
 	return nil
 }
-
-var errClosed = errors.New("the store is closed")
 
 // fault is what a failed statement means for the store.
 type fault int

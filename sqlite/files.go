@@ -20,7 +20,7 @@ import (
 // waits for it; programs call Flush before they exit.
 type filer struct {
 	db        *database
-	queue     *mailbox[fileJob]
+	queue     *store.Mailbox[fileJob]
 	ended     chan struct{}
 	errs      error            // since the last flush
 	anchoring error            // why anchors are yet to be written; nil: none is
@@ -44,7 +44,7 @@ func (f *filer) run() {
 	f.fail(f.db.restoreLaunches(context.Background()))
 	f.anchor(true)
 	for {
-		jobs, open := f.queue.take(func(fileJob) bool { return true })
+		jobs, open := f.queue.Take(func(fileJob) bool { return true })
 		f.writeTasks(jobs)
 		for _, job := range jobs {
 			f.perform(job)
@@ -56,7 +56,7 @@ func (f *filer) run() {
 			return
 		}
 		select {
-		case <-f.queue.wake:
+		case <-f.queue.Wake:
 		case <-f.retry:
 			f.anchor(true)
 		}
@@ -101,7 +101,7 @@ func (f *filer) perform(job fileJob) {
 func (f *filer) fail(err error) { f.errs = errors.Join(f.errs, explain(string(f.db.dir), err)) }
 
 func (f *filer) close() error {
-	f.queue.close()
+	f.queue.Close()
 	<-f.ended
 	return errors.Join(f.errs, f.anchoring)
 }
@@ -134,8 +134,8 @@ func (s *Store) Flush(ctx context.Context) error {
 		return nil
 	}
 	flushed := make(chan error, 1)
-	if !s.db.files.queue.put(fileJob{flushed: flushed}) {
-		return fmt.Errorf("%s: %w", s.db.dir, errClosed)
+	if !s.db.files.queue.Put(fileJob{flushed: flushed}) {
+		return fmt.Errorf("%s: %w", s.db.dir, store.ErrClosed)
 	}
 	select {
 	case err := <-flushed:

@@ -65,10 +65,11 @@ type database struct {
 	readers *pool
 	rules   *store.Store
 	keys    *store.Keyring
-	files   *filer  // nil: read-only
-	writer  *writer // nil: likewise
-	refusal error   // why, then
-	older   error   // why it cannot be read either: nobody has migrated it
+	files   *filer        // nil: read-only
+	writer  *store.Writer // nil: likewise
+	writing *writer       // what it writes with
+	refusal error         // why, then
+	older   error         // why it cannot be read either: nobody has migrated it
 	stop    func() error
 }
 
@@ -188,12 +189,14 @@ func openWriting(dir folder, opts Options, list schema) (*Store, error) {
 		return nil, err
 	}
 	db := newStore(dir, opts, keys, readOnly)
-	db.files = &filer{db: db, queue: newMailbox[fileJob](), ended: make(chan struct{})}
-	if db.writer, err = newWriter(db, c); err != nil {
+	db.files = &filer{db: db, queue: store.NewMailbox[fileJob](), ended: make(chan struct{})}
+	w, in, err := newWriter(db, c)
+	if err != nil {
 		return nil, errors.Join(err, c.close())
 	}
+	db.writing, db.writer = w, db.rules.NewWriter(w, in, pollEvery)
 	go db.files.run()
-	go db.writer.run()
+	go db.writer.Run()
 	return &Store{db.rules, db}, nil
 }
 
@@ -223,14 +226,14 @@ func openReading(dir folder, opts Options, list schema, refusal error) (*Store, 
 		db.older = fmt.Errorf("%w: %s has format %d, this program reads %d: let a command that may write bring it up to date, such as tipstaff ls",
 			flow.ErrReadOnly, dir.database(), format, know)
 	}
-	p, err := newPoller(db.rules, c)
+	p, in, err := newPoller(db.rules, c)
 	if err != nil {
 		return nil, errors.Join(explain(dir.database(), err), c.close())
 	}
 	stop, ended := make(chan struct{}), make(chan error)
 	db.stop = func() error { close(stop); return <-ended }
 	go func() {
-		db.pollReading(p, stop)
+		db.pollReading(p, in, stop)
 		ended <- c.close()
 	}()
 	return &Store{db.rules, db}, nil
@@ -263,7 +266,7 @@ func (s *Store) Close() error {
 	var errs []error
 	if s.db.writer != nil {
 		_ = s.Flush(context.Background()) // so that anchors that are written can be crossed off; what fails is told below
-		errs = append(errs, s.db.writer.close(), s.db.files.close())
+		errs = append(errs, s.db.writer.Close(), s.db.files.close())
 	} else {
 		errs = append(errs, s.db.stop())
 	}
