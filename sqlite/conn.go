@@ -103,6 +103,9 @@ func (c *conn) Exec(query string, args ...any) error {
 	return err
 }
 
+// Lock implements [store.Conn]: whoever writes has the file for itself.
+func (c *conn) Lock(string) (bool, error) { return false, nil }
+
 // script runs statements that are needed once.
 func (c *conn) script(sql string) error {
 	_, err := c.c.(driver.ExecerContext).ExecContext(context.Background(), sql, nil)

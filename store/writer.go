@@ -81,6 +81,7 @@ type Writer struct {
 	down     error     // why nothing is written any more
 	polled   time.Time // when it was last asked for news
 	beaten   time.Time // when leases were last renewed
+	nudged   chan struct{}
 	closing  chan struct{}
 	ended    chan struct{}
 	closeErr error
@@ -90,7 +91,7 @@ type Writer struct {
 func (s *Store) NewWriter(d Driver, in *Inbox, pollEvery time.Duration) *Writer {
 	n := &notifier{rules: s, queue: NewMailbox[callback](), ended: make(chan struct{})}
 	return &Writer{PollEvery: pollEvery, rules: s, driver: d, queue: NewMailbox[*queued](), notifier: n, inbox: in, polled: time.Now(), beaten: time.Now(),
-		closing: make(chan struct{}), ended: make(chan struct{})}
+		nudged: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{})}
 }
 
 // Run writes until Close.
@@ -109,6 +110,8 @@ func (w *Writer) Run() {
 		}
 		select {
 		case <-w.queue.Wake:
+		case <-w.nudged:
+			w.Poll()
 		case <-poll.C:
 			w.Poll()
 		}
@@ -202,6 +205,14 @@ func (w *Writer) persist(batch []*queued) error {
 		case NoFault:
 			return nil
 		case Ordinary:
+			if len(batch) > 1 { // of one op, which is found by itself
+				for _, o := range batch {
+					if err := w.persist([]*queued{o}); err != nil {
+						o.err = err
+					}
+				}
+				return nil
+			}
 			return err
 		case Broken:
 			w.down = w.driver.Explain(err)
@@ -262,7 +273,10 @@ func (w *Writer) try(batch []*queued) (failed *queued, err error) {
 			return nil, err
 		}
 	}
-	if err := w.driver.Commit(t); err != nil {
+	if err = t.Finish(w.inbox); err == nil {
+		err = w.driver.Commit(t)
+	}
+	if err != nil {
 		return nil, err
 	}
 	w.notifier.tell(t.Committed(w.inbox))
@@ -297,6 +311,14 @@ func (w *Writer) poll() {
 		w.rules.RolledBack()
 	}
 	_ = w.collect(c)
+}
+
+// Nudge has the writer look for what others wrote, soon.
+func (w *Writer) Nudge() {
+	select {
+	case w.nudged <- struct{}{}:
+	default:
+	}
 }
 
 func (w *Writer) prune() {
