@@ -13,7 +13,6 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/flow/flowtest"
-	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/store"
 	"github.com/tipstaff/tipstaff/store/storetest"
 )
@@ -49,19 +48,6 @@ func address(t testing.TB) string {
 	return u.String()
 }
 
-func keyring(t testing.TB) *store.Keyring {
-	t.Helper()
-	ring := &store.Keyring{Private: map[string]*journal.PrivateKey{}, Public: map[string]journal.PublicKey{}, Place: "memory"}
-	for _, name := range []string{journal.User, journal.Executor} {
-		key, err := journal.GenerateKey()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ring.Private[name], ring.Public[name] = key, key.Public()
-	}
-	return ring
-}
-
 func open(t testing.TB, at string, o *Options) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), at, o)
@@ -75,7 +61,7 @@ func open(t testing.TB, at string, o *Options) *Store {
 func TestFlow(t *testing.T) {
 	flowtest.RunStore(t, func(t *testing.T) flowtest.Bed {
 		at := address(t)
-		o := &Options{Keys: keyring(t), Options: store.Options{Alive: func(flow.Owner, time.Time) bool { return true }}}
+		o := &Options{Folder: t.TempDir(), UserKey: true, Options: store.Options{Alive: func(flow.Owner, time.Time) bool { return true }}}
 		s := open(t, at, o)
 		t.Cleanup(func() { _ = s.Close() })
 		return sampled{&storetest.Bed{Store: s.Store, Again: func() *store.Store {

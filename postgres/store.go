@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -15,13 +17,17 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/files"
 )
 
 // Options of a store; nil means the defaults.
 type Options struct {
 	store.Options
-	// Keys are what this process may sign with.
-	Keys *store.Keyring
+	// Folder is where this machine keeps keys, which every machine must have, and what
+	// belongs to it alone. It is made if need be.
+	Folder string
+	// UserKey loads the user's private key too; see package sqlite.
+	UserKey bool
 	// DownLimit is how long a database that does not answer is waited for. 0: a minute.
 	DownLimit time.Duration
 }
@@ -55,6 +61,7 @@ type database struct {
 	name    string // of the database, without passwords, for messages
 	opts    Options
 	rules   *store.Store
+	keys    *store.Keyring
 	readers chan *conn // those that are not lent; nil: it is made when needed
 	writer  *store.Writer
 	listen  *listener
@@ -90,8 +97,14 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 	if err := db.prepare(c); err != nil {
 		return nil, errors.Join(db.explain(err), c.close())
 	}
+	if db.keys, err = openKeys(db.opts.Folder, db.opts.UserKey); err == nil {
+		err = errors.Join(db.keys.Remember(c), c.settle(nil))
+	}
+	if err != nil {
+		return nil, errors.Join(db.explain(err), c.close())
+	}
 	db.opts.Shared = true
-	db.rules = store.New(db, o.Keys, &db.opts.Options)
+	db.rules = store.New(db, db.keys, &db.opts.Options)
 	in, err := db.rules.OpenInbox(c)
 	if err != nil {
 		return nil, errors.Join(db.explain(err), c.close())
@@ -102,6 +115,23 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 	go db.listen.run()
 	return &Store{db.rules, db}, nil
 }
+
+// openKeys makes the folder and the keys that are missing, with other processes of this
+// machine locked out.
+func openKeys(dir string, user bool) (ring *store.Keyring, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	unlock, err := files.Lock(filepath.Join(dir, "lock"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	return files.OpenKeys(filepath.Join(dir, "keys"), user)
+}
+
+// Secret is a key for a purpose other than signing; see [files.Secret].
+func (s *Store) Secret(purpose string) []byte { return files.Secret(s.db.keys, purpose) }
 
 // nameOf is an address without what is nobody's business.
 func nameOf(address string) string {

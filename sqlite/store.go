@@ -10,6 +10,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/files"
 )
 
 // Options of a store; nil means the defaults.
@@ -113,7 +114,7 @@ func prepare(dir folder, opts Options, list schema) (c *conn, ring *store.Keyrin
 	if err := dir.make(); err != nil {
 		return nil, nil, err
 	}
-	unlock, err := lockFile(dir.lock())
+	unlock, err := files.Lock(dir.lock())
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: locking %s: %w", flow.ErrReadOnly, dir.lock(), err)
 	}
@@ -146,7 +147,7 @@ func fill(c *conn, dir folder, opts Options, list schema) (*store.Keyring, error
 	if err := list.apply(c, dir); err != nil {
 		return nil, err
 	}
-	ring, err := openKeys(dir.keys(), opts.UserKey)
+	ring, err := files.OpenKeys(dir.keys(), opts.UserKey)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +175,6 @@ func checkFormat(c *conn, dir folder, list schema) (have int64, err error) {
 }
 
 func newStore(dir folder, opts Options, keys *store.Keyring, mode string) *database {
-	keys.Place = dir.keys()
 	db := &database{dir: dir, opts: opts, keys: keys, readers: &pool{dir.database(), mode, make(chan *conn, readers)}}
 	for range readers {
 		db.readers.idle <- nil
@@ -220,7 +220,7 @@ func openReading(dir folder, opts Options, list schema, refusal error) (*Store, 
 	if err != nil {
 		return nil, explain(dir.database(), err)
 	}
-	db := newStore(dir, opts, loadPublic(dir.keys()), mode)
+	db := newStore(dir, opts, files.LoadPublic(dir.keys()), mode)
 	db.refusal = refusal
 	if know := int64(len(list)); format < know {
 		db.older = fmt.Errorf("%w: %s has format %d, this program reads %d: let a command that may write bring it up to date, such as tipstaff ls",
@@ -272,6 +272,9 @@ func (s *Store) Close() error {
 	}
 	return errors.Join(append(errs, s.db.readers.close())...)
 }
+
+// Secret is a key for a purpose other than signing; see [files.Secret].
+func (s *Store) Secret(purpose string) []byte { return files.Secret(s.db.keys, purpose) }
 
 // use lends a reader's connection for a short look.
 func (db *database) use(ctx context.Context, f func(*conn) error) error {
