@@ -168,7 +168,7 @@ func (c *conn) now(query string, args ...any) error {
 
 // Lock implements [store.Conn].
 func (c *conn) Lock(name string) (moved bool, err error) {
-	return true, c.now(`SELECT pg_advisory_xact_lock(hashtextextended(?, 0))`, name)
+	return true, c.Exec(`SELECT pg_advisory_xact_lock(hashtextextended(?, 0))`, name)
 }
 
 // Query implements [store.Querier]. Rows are read before the first is given: what is done

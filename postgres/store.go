@@ -77,7 +77,6 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 	if config.RuntimeParams["search_path"] == "" {
 		config.RuntimeParams["search_path"] = schema
 	}
-	config.RuntimeParams["application_name"] = "tipstaff"
 	config.ConnectTimeout = connectLimit
 	db := &database{config: config, name: nameOf(address), opts: *o, readers: make(chan *conn, readers)}
 	if db.opts.DownLimit == 0 {
@@ -105,6 +104,10 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 	}
 	db.opts.Shared = true
 	db.rules = store.New(db, db.keys, &db.opts.Options)
+	config.RuntimeParams["application_name"] = "tipstaff " + db.rules.Holder() // as leases name it
+	if err := c.now(`SELECT set_config('application_name', ?, false)`, config.RuntimeParams["application_name"]); err != nil {
+		return nil, errors.Join(db.explain(err), c.close())
+	}
 	in, err := db.rules.OpenInbox(c)
 	if err != nil {
 		return nil, errors.Join(db.explain(err), c.close())

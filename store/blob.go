@@ -55,7 +55,7 @@ func (t *Tx) putBlobs(blobs []blob) error {
 		if err := t.alone("blob " + b.digest.String()); err != nil {
 			return err
 		}
-		err := t.exec(`INSERT INTO blobs (digest, size, created) VALUES (?, ?, ?) ON CONFLICT (digest) DO UPDATE SET created = excluded.created`,
+		err := t.query(nothing, `INSERT INTO blobs (digest, size, created) VALUES (?, ?, ?) ON CONFLICT (digest) DO UPDATE SET created = excluded.created RETURNING size`,
 			b.digest.String(), int64(len(b.data)), t.now.UnixNano())
 		if err != nil {
 			return err
@@ -66,6 +66,9 @@ func (t *Tx) putBlobs(blobs []blob) error {
 	}
 	return nil
 }
+
+// nothing is wanted of a row but that its statement was performed.
+func nothing(Row) error { return nil }
 
 // keepBlob records that the run needs a blob. Not everything that has a digest
 // is stored as one.
@@ -137,7 +140,7 @@ func (t *Tx) collect(old map[string]bool, found map[string]int64) (removed int, 
 			err = t.alone("blob " + digest)
 		}
 		if err == nil {
-			err = t.exec(`DELETE FROM blobs WHERE digest = ?`, digest)
+			err = t.query(nothing, `DELETE FROM blobs WHERE digest = ? RETURNING size`, digest)
 		}
 		if err == nil {
 			// Inside the transaction, so that nobody enters the blob again meanwhile. If

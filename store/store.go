@@ -69,9 +69,9 @@ type Conn interface {
 	// Exec runs a statement for its effect. Its error may come with a later one, or with
 	// the commit.
 	Exec(query string, args ...any) error
-	// Lock keeps other processes from what is called so, until the transaction ends. moved:
-	// they may have changed it since this one last did. A database with one writer at a
-	// time has nothing to lock.
+	// Lock keeps other processes from what is called so, from the next statement on until the
+	// transaction ends. moved: they may have changed it since this one last did. A database
+	// with one writer at a time has nothing to lock.
 	Lock(name string) (moved bool, err error)
 }
 

@@ -160,6 +160,9 @@ func (t *Tx) number(query string, args ...any) (int64, error) {
 
 // state is what is known of a run, for an op that will change it.
 func (t *Tx) state(run string) (*runState, error) {
+	if err := t.alone("run " + run); err != nil {
+		return nil, err
+	}
 	st, ok := t.s.states[run]
 	if ok && t.s.opts.Shared && !st.mine && !slices.Contains(t.touched, st) {
 		ok = false
