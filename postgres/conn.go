@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
@@ -21,6 +23,11 @@ type conn struct {
 	pipe  *pgconn.Pipeline
 	stmts map[string]*stmt
 	sent  int // how many statements were sent whose results were not read yet
+
+	// What is sent in one statement, however much it is, before anything else is: many runs
+	// take their steps at once.
+	locks   []string
+	records [][]any
 }
 
 type stmt struct {
@@ -86,8 +93,69 @@ func (c *conn) prepare(query string) (*stmt, error) {
 	return s, nil
 }
 
-// send queues a statement.
+// send queues a statement, behind what was gathered.
 func (c *conn) send(query string, args []any) (*stmt, error) {
+	if err := c.gathered(); err != nil {
+		return nil, err
+	}
+	return c.put(query, args)
+}
+
+// gathered queues the locks and the records that are yet to be sent.
+func (c *conn) gathered() error {
+	locks, records := c.locks, c.records
+	c.locks, c.records = nil, nil
+	if len(locks) > 0 {
+		names := make([][]byte, len(locks))
+		for i, name := range locks {
+			names[i] = []byte(storable(name))
+		}
+		// In one order everywhere, so that two that lock the same do not wait for each other.
+		if _, err := c.put(`SELECT pg_advisory_xact_lock(k) FROM (SELECT hashtextextended(name, 0) AS k FROM unnest(CAST(? AS text[])) AS name ORDER BY 1) AS sorted`, []any{array(pgtype.TextOID, names)}); err != nil {
+			return err
+		}
+	}
+	if len(records) == 1 {
+		_, err := c.put(store.InsertRecord, records[0])
+		return err
+	}
+	if len(records) > 1 {
+		columns := make([]any, 5)
+		for i, oid := range []uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.TextOID, pgtype.ByteaOID, pgtype.ByteaOID} {
+			column := make([][]byte, len(records))
+			for k, r := range records {
+				switch v := r[i].(type) {
+				case int64:
+					column[k] = binary.BigEndian.AppendUint64(nil, uint64(v))
+				case string:
+					column[k] = []byte(v)
+				case []byte:
+					column[k] = v
+				}
+			}
+			columns[i] = array(oid, column)
+		}
+		_, err := c.put(`INSERT INTO records (run, seq, kind, bytes, hash)
+			SELECT * FROM unnest(CAST(? AS bigint[]), CAST(? AS bigint[]), CAST(? AS text[]), CAST(? AS bytea[]), CAST(? AS bytea[]))`, columns)
+		return err
+	}
+	return nil
+}
+
+// array is one of Postgres, in its binary form.
+func array(oid uint32, elements [][]byte) []byte {
+	b := make([]byte, 0, 20+len(elements)*40)
+	for _, n := range []uint32{1, 0, oid, uint32(len(elements)), 1} { // dimensions, no NULLs, type, length, first index
+		b = binary.BigEndian.AppendUint32(b, n)
+	}
+	for _, e := range elements {
+		b = append(binary.BigEndian.AppendUint32(b, uint32(len(e))), e...)
+	}
+	return b
+}
+
+// put queues a statement.
+func (c *conn) put(query string, args []any) (*stmt, error) {
 	s, err := c.prepare(query)
 	if err != nil {
 		return nil, err
@@ -128,6 +196,9 @@ func storable(s string) string {
 // settle waits for what was sent and gives the result of the last statement, unless one
 // has failed: then it returns the first error.
 func (c *conn) settle(last func(result any) error) error {
+	if err := c.gathered(); err != nil {
+		return err
+	}
 	first, left := c.pipe.Sync(), c.sent
 	c.sent = 0
 	for {
@@ -156,6 +227,11 @@ func (c *conn) settle(last func(result any) error) error {
 
 // Exec implements [store.Conn]. Its error comes with a later statement, or the commit.
 func (c *conn) Exec(query string, args ...any) error {
+	if query == store.InsertRecord {
+		args[3], args[4] = bytes.Clone(args[3].([]byte)), bytes.Clone(args[4].([]byte)) // which the caller uses again
+		c.records = append(c.records, args)
+		return nil
+	}
 	_, err := c.send(query, args)
 	return err
 }
@@ -168,7 +244,8 @@ func (c *conn) now(query string, args ...any) error {
 
 // Lock implements [store.Conn].
 func (c *conn) Lock(name string) (moved bool, err error) {
-	return true, c.Exec(`SELECT pg_advisory_xact_lock(hashtextextended(?, 0))`, name)
+	c.locks = append(c.locks, name)
+	return true, nil
 }
 
 // Query implements [store.Querier]. Rows are read before the first is given: what is done

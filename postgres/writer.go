@@ -84,6 +84,7 @@ func (w *writer) resolve(lost error) error {
 // Rollback implements [store.Driver].
 func (w *writer) Rollback() {
 	if !w.c.pg.IsClosed() {
+		w.c.locks, w.c.records = nil, nil
 		_ = w.c.settle(nil) // what was sent may have failed
 		_ = w.c.now(`ROLLBACK`)
 	}
