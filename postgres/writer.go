@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -126,7 +125,8 @@ func (w *writer) Fault(err error) store.Fault {
 
 // Wait implements [store.Driver].
 func (w *writer) Wait(_ store.Fault, since time.Time, closing <-chan struct{}) bool {
-	pause := time.Duration(rand.Int64N(int64(min(time.Since(since)/4+time.Millisecond, time.Second))))
+	// Those who got into each other's way do not come back at the same moment.
+	pause := time.Duration(time.Now().UnixNano()) % min(time.Since(since)/4+time.Millisecond, time.Second)
 	select {
 	case <-time.After(pause):
 		return time.Since(since) < w.db.opts.DownLimit
