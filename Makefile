@@ -24,7 +24,7 @@ REPORT     = $(GO) run $(RACE) ./test/report
 SEQUENTIAL = ./document ./journal ./provider/file ./skill ./workspace
 STARTING   = ./cmd/tipstaff ./docs
 
-.PHONY: build demo generate test test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web shots test-python test-vendor test-schema check bench fuzz soak mutate clean
+.PHONY: build demo generate test test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale shots test-python test-vendor test-schema check bench fuzz soak mutate clean
 
 build: ## a static bin/tipstaff
 	@echo 'building bin/tipstaff; the first time, modules are downloaded and all of them compiled, which takes minutes'
@@ -81,6 +81,9 @@ test-control: build ## the control plane against programs of others: MCP clients
 test-web: build ## the web page in a browser
 	@scripts/web.sh
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_WEB=1 $(GO) test $(RACE) -count=1 -timeout 45m -run '^TestBrowser' ./test/page
+
+test-scale: ## the store over Postgres, with a server of its own
+	scripts/postgres.sh $(GO) test $(RACE) -count=1 -shuffle=on -timeout 40m -short ./postgres
 
 shots: build ## every page in both themes and two widths, as .cache/shots/*.png
 	@scripts/web.sh

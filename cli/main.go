@@ -54,6 +54,7 @@ type app struct {
 	workspace  string
 	server     string   // address of a daemon whose runs are meant; "": those of the workspace
 	serverFlag string   // as the command line names it
+	store      string   // likewise: where the runs are kept, if not in the workspace
 	skills     string   // of those that have to do with skills
 	hosts      []string // of those that drive pipelines: commands that serve remote stages
 }
@@ -117,7 +118,7 @@ var (
 
 // open opens the workspace, or turns to the server whose runs are meant.
 func (a *app) open(ctx context.Context, o OpenOptions) (svc tipstaff.Service, err error) {
-	o.Workspace, o.Skills = a.workspaceDir(), a.skills
+	o.Workspace, o.Store, o.Skills = a.workspaceDir(), a.storeAddress(), a.skills
 	switch {
 	case a.session != nil:
 	case a.server == "":
@@ -156,6 +157,9 @@ func (a *app) workspaceDir() string {
 	return cmp.Or(a.workspace, a.env.getenv("TIPSTAFF_WORKSPACE"), ".")
 }
 
+// storeAddress is where the runs are kept, if not in the workspace.
+func (a *app) storeAddress() string { return cmp.Or(a.store, a.env.getenv("TIPSTAFF_STORE")) }
+
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tipstaff",
@@ -186,6 +190,7 @@ Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, one object a line")
 	root.PersistentFlags().StringVar(&a.workspace, "workspace", "", "folder with tipstaff.yaml and .tipstaff/ (default $TIPSTAFF_WORKSPACE, else the current one)")
 	root.PersistentFlags().StringVar(&a.serverFlag, "server", "", "the runs of a tipstaff serve at this `address`, like 127.0.0.1:50051 (default $TIPSTAFF_SERVER, else those of the workspace)")
+	root.PersistentFlags().StringVar(&a.store, "store", "", "the `address` of a Postgres database with the runs, like postgres://user@host/name (default $TIPSTAFF_STORE, else the workspace has them)")
 	_ = root.MarkPersistentFlagDirname("workspace") // fails only for a flag that is not there
 	root.AddCommand(
 		newRun(a), newDo(a), newChat(a), newLs(a), newShow(a), newEvents(a), newWatch(a), newDecide(a), newResume(a), newTask(a),

@@ -17,6 +17,7 @@ import (
 // MCPOptions are what the control plane for MCP clients is started with.
 type MCPOptions struct {
 	Workspace string // as the command line names it; "": TIPSTAFF_WORKSPACE, else this folder if it is one
+	Store     string // the address of a database with its runs; "": they are in the folder
 	HTTP      string // address; "": standard input and output
 	ReadOnly  bool
 	AllowDirs []string // folders beside the workspace that requests may name
@@ -88,6 +89,7 @@ func (o *mcpOptions) run(ctx context.Context) (err error) {
 	}
 	if o.config == "" {
 		o.Workspace, o.JSON = o.workspace, o.json
+		o.Store = o.storeAddress()
 		return o.env.MCP(ctx, o.MCPOptions, o.announceMCP)
 	}
 	dir, err := filepath.Abs(o.workspaceDir())

@@ -15,6 +15,9 @@ func (a *app) invocation(words ...string) string {
 	if a.workspace != "" {
 		line += " --workspace " + tipstaff.ShellWord(a.workspace)
 	}
+	if a.store != "" {
+		line += " --store " + tipstaff.ShellWord(a.store)
+	}
 	if a.serverFlag != "" {
 		line += " --server " + tipstaff.ShellWord(a.serverFlag)
 	}

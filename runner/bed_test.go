@@ -104,6 +104,7 @@ func (b *bed) open() {
 	b.Runner = runner.New(runner.Config{
 		Store: store, Workers: store, Keys: keys, Workspace: b.dir,
 		Trusted: func() ([]journal.PublicKey, error) { return store.PublicKeys(context.Background()) },
+		Folder:  filepath.Join(b.dir, ".tipstaff"),
 		Files:   filepath.Join(b.dir, ".tipstaff", "journal"),
 		Servers: func(m *workspace.Manifest, dir string, env []string) map[string]tool.Server {
 			c, ok := m.Server("builtin")

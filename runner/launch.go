@@ -36,15 +36,15 @@ const LogName = "runner.log"
 
 // RunDir is the folder of a run's files, relative to the workspace; "": there is none.
 func (r *Runner) RunDir(run string) string {
-	if r.Files == "" {
+	if r.Folder == "" {
 		return ""
 	}
-	return r.relative(filepath.Join(filepath.Dir(r.Files), "runs", run))
+	return r.relative(r.runFolder(run))
 }
 
 // LogFile is the file that the process of a run prints to.
 func (r *Runner) LogFile(run string) string {
-	return filepath.Join(filepath.Dir(r.Files), "runs", run, LogName)
+	return filepath.Join(r.runFolder(run), LogName)
 }
 
 // relative is a path as seen from the workspace, if it is inside of it.
@@ -57,7 +57,7 @@ func (r *Runner) relative(path string) string {
 
 // newLaunch is the record that a process is about to be started for a run.
 func (r *Runner) newLaunch(run string, who person, checkout bool) (flow.Draft, error) {
-	if r.Launcher == nil || r.Exec == nil || r.Launches == nil || r.Files == "" {
+	if r.Launcher == nil || r.Exec == nil || r.Launches == nil || r.Folder == "" {
 		return flow.Draft{}, tipstaff.Errorf(tipstaff.UnsupportedPlatform, "runs cannot have a process of their own here").WithHint("start it without that")
 	}
 	l := &flow.Launch{Token: rand.Text(), Argv: r.Exec(run), At: r.Now().UTC(), Yes: who.Yes, DraftOnly: who.draftOnly,

@@ -32,6 +32,7 @@ type Config struct {
 	Trusted   func() ([]journal.PublicKey, error) // keys that verify believes
 	Folders   Folders                             // that it keeps of runs; nil: none
 	Workspace string                              // the folder that holds tipstaff.yaml
+	Folder    string                              // of what this machine keeps of runs; "": nothing
 	Files     string                              // the folder of envelope files by run; "": none
 	Policy    string                              // a file whose policy takes the place of the manifest's; "": the manifest's
 	Skills    string                              // the folder of skills; "": skills in the workspace, if it has one

@@ -214,7 +214,7 @@ func (r *Runner) verifyDecisions(ctx context.Context, run string, gates []flow.S
 
 // runFolder is the folder of a run's files.
 func (r *Runner) runFolder(run string) string {
-	return filepath.Join(filepath.Dir(r.Files), "runs", run)
+	return filepath.Join(r.Folder, "runs", run)
 }
 
 func add(res *journal.Result, f journal.Fault) {

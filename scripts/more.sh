@@ -47,6 +47,9 @@ if concerned 'the web page' '^(web|test/page)/|^scripts/web\.sh$'; then
 	scripts/web.sh --or-skip
 	if [ "$(cat .cache/web/there)" ]; then make test-web; fi
 fi
+if concerned 'the store over Postgres' '^(postgres|store)/|^scripts/postgres\.sh$'; then
+	scripts/postgres.sh --or-skip "$GO" test -count=1 -shuffle=on -timeout 40m -short ./postgres
+fi
 if concerned 'the schema of tasks' '^(go\.mod$|schema/|task.*\.go$|worker/[^/]*\.go$|test/cue/)'; then
 	make test-schema
 fi

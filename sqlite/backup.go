@@ -11,6 +11,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/files"
 )
 
 // Backup copies the store's folder into dest, a new folder, as of one moment and while
@@ -55,14 +56,14 @@ func (s *Store) Backup(ctx context.Context, dest string, beside ...string) (made
 		}
 	}
 	made.Dir = dest
-	if err := syncDir(temp); err != nil {
+	if err := files.SyncDir(temp); err != nil {
 		return made, err
 	}
 	if err := os.Rename(temp, dest); err != nil { // somebody has put something there meanwhile
 		return made, err
 	}
 	for _, dir := range changed {
-		err = errors.Join(err, syncDir(dir))
+		err = errors.Join(err, files.SyncDir(dir))
 	}
 	return made, err
 }
@@ -127,7 +128,7 @@ func (s *Store) copyTo(ctx context.Context, dir string) (made tipstaff.Backup, e
 	if err != nil {
 		return made, err
 	}
-	return made, errors.Join(copied.Flush(ctx), copied.Close(), syncDir(to.blobs()), syncDir(dir))
+	return made, errors.Join(copied.Flush(ctx), copied.Close(), files.SyncDir(to.blobs()), files.SyncDir(dir))
 }
 
 // vacuumInto copies the database into a new file, durably.
@@ -139,7 +140,7 @@ func vacuumInto(c *conn, name string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Chmod(0o600), f.Sync(), f.Close(), syncDir(filepath.Dir(name)))
+	return errors.Join(f.Chmod(0o600), f.Sync(), f.Close(), files.SyncDir(filepath.Dir(name)))
 }
 
 // settle takes the runs of a copied database from their owners, who know nothing of
@@ -180,7 +181,7 @@ func copyFile(from, to string, mode fs.FileMode) (bool, error) {
 		err = os.MkdirAll(filepath.Dir(to), 0o700)
 	}
 	if err == nil {
-		err = writeFile(to, data, mode)
+		err = files.Write(to, data, mode)
 	}
 	return true, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/store"
 )
 
 // The bare loops use the same driver, pragmas and table, and one INSERT a step:
@@ -90,9 +91,9 @@ func bareMany(b *testing.B) lane {
 		run, seq int64
 		done     chan error
 	}
-	queue := newMailbox[bareStep]()
+	queue := store.NewMailbox[bareStep]()
 	ended := make(chan struct{})
-	b.Cleanup(func() { queue.close(); <-ended })
+	b.Cleanup(func() { queue.Close(); <-ended })
 	commit := func(steps []bareStep) error {
 		if err := c.Exec(`BEGIN IMMEDIATE`); err != nil {
 			return err
@@ -107,12 +108,12 @@ func bareMany(b *testing.B) lane {
 	go func() {
 		defer close(ended)
 		for {
-			steps, open := queue.take(func(bareStep) bool { return true })
+			steps, open := queue.Take(func(bareStep) bool { return true })
 			if !open {
 				return
 			}
 			if len(steps) == 0 {
-				<-queue.wake
+				<-queue.Wake
 				continue
 			}
 			err := commit(steps)
@@ -125,7 +126,7 @@ func bareMany(b *testing.B) lane {
 		s := bareStep{run: int64(run), done: make(chan error, 1)}
 		return func() error {
 			s.seq++
-			queue.put(s)
+			queue.Put(s)
 			return <-s.done
 		}
 	})

@@ -103,6 +103,9 @@ func (c *conn) Exec(query string, args ...any) error {
 	return err
 }
 
+// Lock implements [store.Conn]: whoever writes has the file for itself.
+func (c *conn) Lock(string) (bool, error) { return false, nil }
+
 // script runs statements that are needed once.
 func (c *conn) script(sql string) error {
 	_, err := c.c.(driver.ExecerContext).ExecContext(context.Background(), sql, nil)
@@ -161,7 +164,7 @@ func (p *pool) use(ctx context.Context, f func(*conn) error) (err error) {
 	select {
 	case c, open := <-p.idle:
 		if !open {
-			return errClosed
+			return store.ErrClosed
 		}
 		defer func() { p.idle <- c }()
 		if c == nil {
@@ -204,8 +207,6 @@ func (p *pool) close() error {
 	}
 	return nil
 }
-
-var errClosed = errors.New("the store is closed")
 
 // fault is what a failed statement means for the store.
 type fault int

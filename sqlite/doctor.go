@@ -19,6 +19,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/files"
 )
 
 // examination gathers what is wrong with a store.
@@ -97,12 +98,12 @@ func (x *examination) failed(where string, err error) {
 // permissions looks for what others on this machine may read or change.
 func (x *examination) permissions() {
 	check := func(report func(code, where, remedy, format string, args ...any), name string, most fs.FileMode, why string) {
-		if have, err := modeBeyond(name, most); err == nil && have != 0 {
+		if have, err := files.ModeBeyond(name, most); err == nil && have != 0 {
 			report("permissions", name, fmt.Sprintf("chmod %o %s", most, name), "its permissions are %04o: %s", have, why)
 		}
 	}
 	check(x.warn, string(x.dir), 0o700, "others can see what runs did")
-	if open, _ := modeBeyond(string(x.dir), 0o766); open != 0 { // they may enter: then those of files count
+	if open, _ := files.ModeBeyond(string(x.dir), 0o766); open != 0 { // they may enter: then those of files count
 		for _, suffix := range []string{"", "-wal", "-shm"} {
 			check(x.warn, x.dir.database()+suffix, 0o600, "others can read every run")
 		}
@@ -236,7 +237,7 @@ func (x *examination) keys(ctx context.Context, c *conn) {
 
 // key looks at one pair.
 func (x *examination) key(base string, known map[journal.PublicKey]bool) {
-	private, err := readPrivate(base + ".key")
+	private, err := files.ReadPrivate(base + ".key")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		x.error("key_missing", base+".key", "restore it from a copy made by tipstaff backup; else the next command makes a new one, and unfinished runs can only be forked", "the private key is gone")
@@ -248,7 +249,7 @@ func (x *examination) key(base string, known map[journal.PublicKey]bool) {
 		x.error("key_foreign", base+".key", "restore the key from a copy made by tipstaff backup; the next command would trust this one", "it is not a key that was made here")
 	}
 	again := "rm -f " + base + ".pub: the next command makes it again"
-	switch public, err := readPublic(base + ".pub"); {
+	switch public, err := files.ReadPublic(base + ".pub"); {
 	case errors.Is(err, fs.ErrNotExist):
 		x.warn("key_missing", base+".pub", anyCommand, "the public key is gone")
 	case err != nil:
@@ -448,7 +449,7 @@ func (x *examination) signers(run examined, first []byte) {
 	if err != nil || json.Unmarshal(rec.Body, &draft) != nil {
 		return // for verify to tell
 	}
-	now := loadPublic(x.dir.keys()).Public
+	now := files.LoadPublic(x.dir.keys()).Public
 	if now[journal.Executor] != draft.Keys.Executor || now[journal.User] != draft.Keys.User {
 		x.warn("key_changed", "run "+run.id, "restore the keys from a copy made by tipstaff backup, or tipstaff fork "+run.id, "it was begun with other keys than those in %s: it can only be forked", x.dir.keys())
 	}

@@ -214,7 +214,7 @@ func TestBatchesShareACommit(t *testing.T) {
 	}
 	close(release)
 	all.Wait()
-	w := b.db.writer
+	w := b.db.writing
 	b.shut()           // the writer has ended: its count can be read
 	if w.commits > 5 { // create, acquire, the write, the steps, perhaps a heartbeat
 		t.Errorf("%d commits for %d steps", w.commits, steps)

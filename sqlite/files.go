@@ -4,23 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/files"
 )
 
 // filer writes the files of envelopes and tasks after the commits that made them true. No step
 // waits for it; programs call Flush before they exit.
 type filer struct {
 	db        *database
-	queue     *mailbox[fileJob]
+	queue     *store.Mailbox[fileJob]
 	ended     chan struct{}
 	errs      error            // since the last flush
 	anchoring error            // why anchors are yet to be written; nil: none is
@@ -44,7 +43,7 @@ func (f *filer) run() {
 	f.fail(f.db.restoreLaunches(context.Background()))
 	f.anchor(true)
 	for {
-		jobs, open := f.queue.take(func(fileJob) bool { return true })
+		jobs, open := f.queue.Take(func(fileJob) bool { return true })
 		f.writeTasks(jobs)
 		for _, job := range jobs {
 			f.perform(job)
@@ -56,7 +55,7 @@ func (f *filer) run() {
 			return
 		}
 		select {
-		case <-f.queue.wake:
+		case <-f.queue.Wake:
 		case <-f.retry:
 			f.anchor(true)
 		}
@@ -84,7 +83,7 @@ func (f *filer) perform(job fileJob) {
 		folders[dir] = true
 	}
 	for dir := range folders {
-		f.fail(syncDir(dir))
+		f.fail(files.SyncDir(dir))
 	}
 	for _, run := range job.launches {
 		f.fail(f.db.writeLaunch(context.Background(), run))
@@ -101,7 +100,7 @@ func (f *filer) perform(job fileJob) {
 func (f *filer) fail(err error) { f.errs = errors.Join(f.errs, explain(string(f.db.dir), err)) }
 
 func (f *filer) close() error {
-	f.queue.close()
+	f.queue.Close()
 	<-f.ended
 	return errors.Join(f.errs, f.anchoring)
 }
@@ -122,7 +121,7 @@ func (f folder) writeEnvelope(e store.Envelope) (dir string, err error) {
 			return dir, fmt.Errorf("%w: it is made again when the store is next opened", err)
 		}
 	}
-	if err := linkFile(filepath.Join(dir, name), content, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := files.Link(filepath.Join(dir, name), content, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
 		return dir, fmt.Errorf("%w: it is written again when the store is next opened", err)
 	}
 	return dir, nil
@@ -134,8 +133,8 @@ func (s *Store) Flush(ctx context.Context) error {
 		return nil
 	}
 	flushed := make(chan error, 1)
-	if !s.db.files.queue.put(fileJob{flushed: flushed}) {
-		return fmt.Errorf("%s: %w", s.db.dir, errClosed)
+	if !s.db.files.queue.Put(fileJob{flushed: flushed}) {
+		return fmt.Errorf("%s: %w", s.db.dir, store.ErrClosed)
 	}
 	select {
 	case err := <-flushed:
@@ -180,7 +179,7 @@ func (db *database) restore(ctx context.Context, run string) error {
 		}
 	}
 	if len(errs) > 0 {
-		errs = append(errs, syncDir(db.dir.envelopes(run)))
+		errs = append(errs, files.SyncDir(db.dir.envelopes(run)))
 	}
 	return errors.Join(errs...)
 }
@@ -191,89 +190,15 @@ const anchorRetry = 10 * time.Second
 // anchor writes what is due, and has itself called again if it cannot. Lines that an
 // earlier try may have written are looked for first.
 func (f *filer) anchor(again bool) {
-	f.anchoring, f.retry = f.writeAnchors(context.Background(), again), nil
+	f.anchoring, f.retry = f.anchors().Write(context.Background(), again), nil
 	if f.anchoring != nil {
 		f.retry = time.After(anchorRetry)
 		f.anchoring = fmt.Errorf("%w: it is tried again, also by whoever next opens the store", f.anchoring)
 	}
 }
 
-// writeAnchors appends what is due to the anchor file, and crosses it off when it is
-// on the disk: a crash between the two repeats lines, and loses none.
-func (f *filer) writeAnchors(ctx context.Context, again bool) (err error) {
-	if due, err := f.db.rules.AnchorsDue(ctx); err != nil || len(due) == 0 {
-		return err
-	}
-	file, err := f.db.opts.Anchor()
-	if err != nil {
-		return err
-	}
-	if file == "" {
-		return errors.New("there are anchors to be written and tipstaff.yaml names no anchor.file")
-	}
-	unlock, err := lockFile(f.db.dir.at("outbox.lock"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, unlock()) }()
-	due, err := f.db.rules.AnchorsDue(ctx) // another process may have been faster
-	if err != nil || len(due) == 0 {
-		return err
-	}
-	missing := due
-	if again {
-		missing = slices.DeleteFunc(slices.Clone(due), func(a journal.Anchor) bool {
-			known, err := journal.ReadAnchors(file, a.Run)
-			return err == nil && slices.Contains(known[a.Seq], a.Hash)
-		})
-	}
-	if err := appendAnchors(file, missing); err != nil {
-		return fmt.Errorf("writing the anchor file: %w", err)
-	}
-	return f.db.rules.AnchorsWritten(ctx, due)
-}
-
-// appendAnchors adds lines to a file that may only be added to. A line that somebody
-// has not finished is ended first.
-func appendAnchors(file string, list []journal.Anchor) error {
-	if len(list) == 0 {
-		return nil
-	}
-	var lines []byte
-	if unfinished(file) {
-		lines = append(lines, '\n')
-	}
-	for _, d := range list {
-		lines = append(lines, d.Line()...)
-	}
-	_, before := os.Stat(file)
-	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(lines)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil && errors.Is(before, fs.ErrNotExist) {
-		err = syncDir(filepath.Dir(file))
-	}
-	return err
-}
-
-// unfinished reports whether a file ends within a line.
-func unfinished(file string) bool {
-	f, err := os.Open(file)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	last := make([]byte, 1)
-	if _, err := f.Seek(-1, io.SeekEnd); err != nil {
-		return false // it is empty
-	}
-	n, _ := f.Read(last)
-	return n == 1 && last[0] != '\n'
+func (f *filer) anchors() files.Anchors {
+	return files.Anchors{Rules: f.db.rules, File: f.db.opts.Anchor, Lock: f.db.dir.at("outbox.lock")}
 }
 
 func (f folder) blob(digest journal.Hash) string {
@@ -307,13 +232,13 @@ func (f folder) writeBlob(digest journal.Hash, data []byte) error {
 		return nil
 	}
 	if err := os.Mkdir(filepath.Dir(name), 0o700); err == nil {
-		if err := syncDir(f.blobs()); err != nil {
+		if err := files.SyncDir(f.blobs()); err != nil {
 			return err
 		}
 	} else if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return writeFile(name, data, 0o600)
+	return files.Write(name, data, 0o600)
 }
 
 // GetBlob implements [store.DB].

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/store/files"
 )
 
 // folder is the place of everything a store keeps.
@@ -36,7 +37,7 @@ func (f folder) make() error {
 	}
 	ignore := f.at(".gitignore")
 	if _, err := os.Stat(ignore); errors.Is(err, fs.ErrNotExist) {
-		if err := writeFile(ignore, []byte("*\n"), 0o600); err != nil {
+		if err := files.Write(ignore, []byte("*\n"), 0o600); err != nil {
 			return fmt.Errorf("%w: %w: give this user the right to write the folder", flow.ErrReadOnly, err)
 		}
 	}
@@ -56,83 +57,13 @@ func (f folder) tighten() error {
 	}
 	for name, most := range map[string]fs.FileMode{string(f): 0o700, f.blobs(): 0o700, f.journal(): 0o700,
 		f.database(): 0o600, f.database() + "-wal": 0o600, f.database() + "-shm": 0o600} {
-		if have, err := modeBeyond(name, most); err == nil && have != 0 {
+		if have, err := files.ModeBeyond(name, most); err == nil && have != 0 {
 			if err := os.Chmod(name, have&most); err != nil && !errors.Is(err, fs.ErrPermission) {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// writeFile stores data under its name or not at all, and durably. An existing
-// file is replaced.
-func writeFile(name string, data []byte, mode fs.FileMode) error {
-	tmp, err := writeTemp(name, data, mode)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp)
-	if err := os.Rename(tmp, name); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(name))
-}
-
-// linkFile is writeFile without replacing: an existing file is left and the error
-// is fs.ErrExist. The folder is yet to be synced.
-func linkFile(name string, data []byte, mode fs.FileMode) error {
-	if _, err := os.Lstat(name); err == nil {
-		return fs.ErrExist
-	}
-	tmp, err := writeTemp(name, data, mode)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp)
-	return os.Link(tmp, name)
-}
-
-// writeTemp writes a synced file beside name. Its name starts with a dot.
-func writeTemp(name string, data []byte, mode fs.FileMode) (tmp string, err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), ".tmp-*")
-	if err != nil {
-		return "", err
-	}
-	defer func() {
-		err = errors.Join(err, f.Close())
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	if err := f.Chmod(mode); err != nil {
-		return "", err
-	}
-	if _, err := f.Write(data); err != nil {
-		return "", err
-	}
-	return f.Name(), f.Sync()
-}
-
-// lockFile holds an exclusive lock on a file until unlock is called or the
-// process ends, however it ends.
-func lockFile(name string) (unlock func() error, err error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := lock(f); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f.Close, nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // place is the files that a store was opened with. A process keeps the files it has

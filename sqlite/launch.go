@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/files"
 )
 
 // writeLaunch brings supervisor.json of a run up to what is stored. Another process may be
@@ -35,7 +36,7 @@ func (f folder) writeSupervisorFile(run, name string, text []byte) error {
 			return err
 		}
 	}
-	return writeFile(name, text, 0o600)
+	return files.Write(name, text, 0o600)
 }
 
 // restoreLaunches writes those that are missing, or that are not what is stored.

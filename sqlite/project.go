@@ -11,12 +11,13 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/files"
 )
 
 // project writes those files of a run or a task that are not what follows from the store.
 // Decisions that are there stay: if one differs, that is for verify to report.
-func (f folder) project(kind, id string, files map[string][]byte) error {
-	for name, content := range files {
+func (f folder) project(kind, id string, contents map[string][]byte) error {
+	for name, content := range contents {
 		kept := strings.HasPrefix(name, "decisions/")
 		name = filepath.Join(f.at(kind, id), filepath.FromSlash(name))
 		if there, err := os.ReadFile(name); err == nil && (kept || bytes.Equal(there, content)) {
@@ -33,7 +34,7 @@ func (f folder) project(kind, id string, files map[string][]byte) error {
 				return err
 			}
 		}
-		if err := writeFile(name, content, 0o600); err != nil {
+		if err := files.Write(name, content, 0o600); err != nil {
 			return err
 		}
 	}
@@ -42,11 +43,11 @@ func (f folder) project(kind, id string, files map[string][]byte) error {
 
 // ProjectRun writes files of a run that follow from the store, by their names in its folder,
 // and links the envelopes there.
-func (s *Store) ProjectRun(run string, files map[string][]byte) error {
+func (s *Store) ProjectRun(run string, contents map[string][]byte) error {
 	if s.db.writer == nil {
 		return nil // whoever may only read writes nothing
 	}
-	err := s.db.dir.project("runs", run, files)
+	err := s.db.dir.project("runs", run, contents)
 	if err != nil {
 		return explain(string(s.db.dir), err)
 	}

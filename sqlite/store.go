@@ -10,6 +10,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/files"
 )
 
 // Options of a store; nil means the defaults.
@@ -65,10 +66,11 @@ type database struct {
 	readers *pool
 	rules   *store.Store
 	keys    *store.Keyring
-	files   *filer  // nil: read-only
-	writer  *writer // nil: likewise
-	refusal error   // why, then
-	older   error   // why it cannot be read either: nobody has migrated it
+	files   *filer        // nil: read-only
+	writer  *store.Writer // nil: likewise
+	writing *writer       // what it writes with
+	refusal error         // why, then
+	older   error         // why it cannot be read either: nobody has migrated it
 	stop    func() error
 }
 
@@ -112,7 +114,7 @@ func prepare(dir folder, opts Options, list schema) (c *conn, ring *store.Keyrin
 	if err := dir.make(); err != nil {
 		return nil, nil, err
 	}
-	unlock, err := lockFile(dir.lock())
+	unlock, err := files.Lock(dir.lock())
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: locking %s: %w", flow.ErrReadOnly, dir.lock(), err)
 	}
@@ -145,7 +147,7 @@ func fill(c *conn, dir folder, opts Options, list schema) (*store.Keyring, error
 	if err := list.apply(c, dir); err != nil {
 		return nil, err
 	}
-	ring, err := openKeys(dir.keys(), opts.UserKey)
+	ring, err := files.OpenKeys(dir.keys(), opts.UserKey)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +175,6 @@ func checkFormat(c *conn, dir folder, list schema) (have int64, err error) {
 }
 
 func newStore(dir folder, opts Options, keys *store.Keyring, mode string) *database {
-	keys.Place = dir.keys()
 	db := &database{dir: dir, opts: opts, keys: keys, readers: &pool{dir.database(), mode, make(chan *conn, readers)}}
 	for range readers {
 		db.readers.idle <- nil
@@ -188,12 +189,14 @@ func openWriting(dir folder, opts Options, list schema) (*Store, error) {
 		return nil, err
 	}
 	db := newStore(dir, opts, keys, readOnly)
-	db.files = &filer{db: db, queue: newMailbox[fileJob](), ended: make(chan struct{})}
-	if db.writer, err = newWriter(db, c); err != nil {
+	db.files = &filer{db: db, queue: store.NewMailbox[fileJob](), ended: make(chan struct{})}
+	w, in, err := newWriter(db, c)
+	if err != nil {
 		return nil, errors.Join(err, c.close())
 	}
+	db.writing, db.writer = w, db.rules.NewWriter(w, in, pollEvery)
 	go db.files.run()
-	go db.writer.run()
+	go db.writer.Run()
 	return &Store{db.rules, db}, nil
 }
 
@@ -217,20 +220,20 @@ func openReading(dir folder, opts Options, list schema, refusal error) (*Store, 
 	if err != nil {
 		return nil, explain(dir.database(), err)
 	}
-	db := newStore(dir, opts, loadPublic(dir.keys()), mode)
+	db := newStore(dir, opts, files.LoadPublic(dir.keys()), mode)
 	db.refusal = refusal
 	if know := int64(len(list)); format < know {
 		db.older = fmt.Errorf("%w: %s has format %d, this program reads %d: let a command that may write bring it up to date, such as tipstaff ls",
 			flow.ErrReadOnly, dir.database(), format, know)
 	}
-	p, err := newPoller(db.rules, c)
+	p, in, err := newPoller(db.rules, c)
 	if err != nil {
 		return nil, errors.Join(explain(dir.database(), err), c.close())
 	}
 	stop, ended := make(chan struct{}), make(chan error)
 	db.stop = func() error { close(stop); return <-ended }
 	go func() {
-		db.pollReading(p, stop)
+		db.pollReading(p, in, stop)
 		ended <- c.close()
 	}()
 	return &Store{db.rules, db}, nil
@@ -263,12 +266,15 @@ func (s *Store) Close() error {
 	var errs []error
 	if s.db.writer != nil {
 		_ = s.Flush(context.Background()) // so that anchors that are written can be crossed off; what fails is told below
-		errs = append(errs, s.db.writer.close(), s.db.files.close())
+		errs = append(errs, s.db.writer.Close(), s.db.files.close())
 	} else {
 		errs = append(errs, s.db.stop())
 	}
 	return errors.Join(append(errs, s.db.readers.close())...)
 }
+
+// Secret is a key for a purpose other than signing; see [files.Secret].
+func (s *Store) Secret(purpose string) []byte { return files.Secret(s.db.keys, purpose) }
 
 // use lends a reader's connection for a short look.
 func (db *database) use(ctx context.Context, f func(*conn) error) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/store"
 )
 
 // bench is a store in a folder of its own that can be closed and opened again.
@@ -301,7 +302,7 @@ func TestReadersSeeWhatWasAcknowledged(t *testing.T) {
 				for {
 					least := acknowledged.Load()
 					row, err := s.Run(context.Background(), run)
-					if errors.Is(err, errClosed) {
+					if errors.Is(err, store.ErrClosed) {
 						return
 					}
 					if err != nil || row.Head < least {

@@ -108,7 +108,7 @@ func TestPollIsCheap(t *testing.T) {
 	const polls = 200
 	start := time.Now()
 	for range polls {
-		b.db.writer.poll()
+		b.db.writer.Poll()
 	}
 	if each := time.Since(start) / polls; each > pollEvery/10 {
 		t.Errorf("a poll takes %v", each)

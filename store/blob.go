@@ -52,7 +52,10 @@ func (s *Store) detach(drafts []flow.Draft) (light []flow.Draft, blobs []blob, e
 // in an earlier transaction: then it is put again.
 func (t *Tx) putBlobs(blobs []blob) error {
 	for _, b := range blobs {
-		err := t.exec(`INSERT INTO blobs (digest, size, created) VALUES (?, ?, ?) ON CONFLICT (digest) DO UPDATE SET created = excluded.created`,
+		if err := t.alone("blob " + b.digest.String()); err != nil {
+			return err
+		}
+		err := t.query(nothing, `INSERT INTO blobs (digest, size, created) VALUES (?, ?, ?) ON CONFLICT (digest) DO UPDATE SET created = excluded.created RETURNING size`,
 			b.digest.String(), int64(len(b.data)), t.now.UnixNano())
 		if err != nil {
 			return err
@@ -64,10 +67,13 @@ func (t *Tx) putBlobs(blobs []blob) error {
 	return nil
 }
 
+// nothing is wanted of a row but that its statement was performed.
+func nothing(Row) error { return nil }
+
 // keepBlob records that the run needs a blob. Not everything that has a digest
 // is stored as one.
 func (t *Tx) keepBlob(st *runState, digest string) error {
-	return t.exec(`INSERT INTO blob_refs (run, digest) SELECT ?, digest FROM blobs WHERE digest = ? ON CONFLICT DO NOTHING`, st.n, digest)
+	return t.exec(`INSERT INTO blob_refs (run, digest) SELECT CAST(? AS BIGINT), digest FROM blobs WHERE digest = ? ON CONFLICT DO NOTHING`, st.n, digest)
 }
 
 // PutBlob implements [flow.Writer].
@@ -131,7 +137,10 @@ func (t *Tx) collect(old map[string]bool, found map[string]int64) (removed int, 
 		}
 		h, err := journal.ParseHash(digest)
 		if err == nil {
-			err = t.exec(`DELETE FROM blobs WHERE digest = ?`, digest)
+			err = t.alone("blob " + digest)
+		}
+		if err == nil {
+			err = t.query(nothing, `DELETE FROM blobs WHERE digest = ? RETURNING size`, digest)
 		}
 		if err == nil {
 			// Inside the transaction, so that nobody enters the blob again meanwhile. If

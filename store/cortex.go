@@ -27,10 +27,12 @@ type memoryHead struct {
 // nextMemory is the number of the next record of the memory's log.
 func (t *Tx) nextMemory() (int64, error) {
 	m := &t.s.memory
-	if m.known {
-		return m.seq + 1, nil
+	moved, err := t.lock("memory")
+	if m.known && !moved || err != nil {
+		return m.seq + 1, err
 	}
-	err := t.query(func(r Row) error {
+	m.seq, m.hash = 0, journal.Hash{}
+	err = t.query(func(r Row) error {
 		m.seq, m.hash = r.Int(0), r.Hash(1)
 		return nil
 	}, `SELECT seq, hash FROM cortex_log ORDER BY seq DESC LIMIT 1`)

@@ -23,6 +23,9 @@ func readLaunch(b []byte) (*flow.Launch, error) {
 }
 
 func (t *Tx) launchOf(st *runState) (l *flow.Launch, err error) {
+	if err = t.alone("launch " + st.id); err != nil {
+		return nil, err
+	}
 	err = t.query(func(r Row) (err error) { l, err = readLaunch(r.Bytes(0)); return err }, `SELECT launch FROM runs WHERE n = ?`, st.n)
 	return l, err
 }
@@ -47,6 +50,9 @@ func (t *Tx) launch(st *runState, l *flow.Launch) error {
 // room looks at the other runs that have a process: at those that were launched, and at
 // those that somebody drives in the same project.
 func (t *Tx) room(st *runState, l *flow.Launch) error {
+	if err := t.alone("launches"); err != nil {
+		return err
+	}
 	type other struct {
 		id            string
 		n             int64

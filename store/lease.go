@@ -68,7 +68,7 @@ func (t *Tx) acquire(run string, owner flow.Owner, checked *loading) (flow.Lease
 	if err != nil {
 		return flow.Lease{}, err
 	}
-	st.sound, st.held = true, true
+	st.sound, st.held, st.mine = true, true, true
 	st.epoch++
 	d := flow.Draft{Kind: flow.KindRunResumed, Body: flow.JSON(flow.RunStarted{Epoch: st.epoch, Kind: owner.Kind, Pid: owner.Pid})}
 	if st.owned == "" {
@@ -119,7 +119,7 @@ func (t *Tx) release(st *runState) error {
 	if !st.held {
 		return nil
 	}
-	st.held = false
+	st.held, st.mine = false, false
 	return t.exec(`UPDATE runs SET holder = NULL, owner = NULL, heartbeat = NULL WHERE n = ?`, st.n)
 }
 

@@ -107,6 +107,9 @@ func (m *memory) Do(_ context.Context, op *store.Op) error {
 	m.undo = nil
 	t := m.rules.Begin(memoryConn{m}, false)
 	err := t.Perform(op)
+	if err == nil {
+		err = t.Finish(m.inbox)
+	}
 	var notices []store.Notice
 	if err == nil {
 		notices = t.Committed(m.inbox)
@@ -144,6 +147,8 @@ func (m *memory) RemoveBlob(h journal.Hash) error {
 
 // memoryConn is the memory for whoever holds its lock.
 type memoryConn struct{ *memory }
+
+func (memoryConn) Lock(string) (bool, error) { return false, nil }
 
 func (c memoryConn) Exec(query string, args ...any) error {
 	_, err := c.run(query, args)

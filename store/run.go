@@ -55,7 +55,7 @@ func (s *Store) Create(ctx context.Context, run flow.NewRun, drafts []flow.Draft
 		if err := t.copyTasks(run); err != nil {
 			return err
 		}
-		return t.alone(run)
+		return t.unrivalled(run)
 	}})
 }
 
@@ -129,6 +129,9 @@ func (t *Tx) unmade(run flow.NewRun) (err error) {
 	if run.Key == "" {
 		return nil
 	}
+	if err := t.alone("request key " + run.User + " " + run.Key); err != nil {
+		return err
+	}
 	var known *flow.KnownKey
 	err = t.query(func(r Row) error { known = &flow.KnownKey{Run: r.Text(0), Digest: r.Text(1)}; return nil },
 		`SELECT id, request_digest FROM runs WHERE "user" = ? AND request_key = ? AND request_key <> ''`, run.User, run.Key)
@@ -144,6 +147,9 @@ func (t *Tx) follows(run flow.NewRun) error {
 	if run.Session == "" {
 		return nil
 	}
+	if err := t.alone("session " + run.Session); err != nil {
+		return err
+	}
 	last, state := "", ""
 	err := t.query(func(r Row) error { last, state = r.Text(0), r.Text(1); return nil },
 		`SELECT id, state FROM runs WHERE session = ? ORDER BY n DESC LIMIT 1`, run.Session)
@@ -156,12 +162,15 @@ func (t *Tx) follows(run flow.NewRun) error {
 	return nil
 }
 
-// alone checks, when the records of a new run are stored, that its request has made
+// unrivalled checks, when the records of a new run are stored, that its request has made
 // no other Envelope, that it follows the last run of its Envelope, and that its
 // thread has no other run that goes on: one that it takes the place of has been
 // ended by now.
-func (t *Tx) alone(run flow.NewRun) error {
+func (t *Tx) unrivalled(run flow.NewRun) error {
 	if run.Request != "" {
+		if err := t.alone("request " + run.User + " " + run.Request); err != nil {
+			return err
+		}
 		known, err := t.find(`request = ? AND request <> '' AND "user" = ? AND envelope <> ?`, run.Request, run.User, run.Envelope)
 		if err != nil {
 			return err
@@ -171,6 +180,9 @@ func (t *Tx) alone(run flow.NewRun) error {
 		}
 	}
 	if run.Envelope != "" {
+		if err := t.alone("envelope " + run.Envelope); err != nil {
+			return err
+		}
 		line, err := t.find(`envelope = ? AND envelope <> '' AND id <> ?`, run.Envelope, run.ID)
 		if err != nil {
 			return err
@@ -203,6 +215,9 @@ func (t *Tx) join(st *runState, update json.RawMessage) error {
 func (t *Tx) unshared(thread, user, run string) error {
 	if thread == "" {
 		return nil
+	}
+	if err := t.alone("thread " + user + " " + thread); err != nil {
+		return err
 	}
 	others, err := t.find(`thread = ? AND thread <> '' AND "user" = ? AND id <> ? AND state NOT IN ('completed', 'failed', 'cancelled')`, thread, user, run)
 	if err != nil {

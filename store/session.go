@@ -56,6 +56,9 @@ func (s *Store) PutSession(ctx context.Context, w tipstaff.WorkerSession) error 
 		return err
 	}
 	return s.db.Do(ctx, &Op{Drafts: 1, Apply: func(t *Tx) error {
+		if err := t.alone("worker session " + w.Run + " " + w.Path); err != nil {
+			return err
+		}
 		n, err := t.number(`SELECT count(*) FROM worker_sessions WHERE run = ? AND path = ?`, w.Run, w.Path)
 		if err == nil && n == 0 {
 			n, err = t.number(`SELECT count(*) FROM worker_sessions WHERE id = ?`, w.ID)
@@ -78,6 +81,9 @@ func (s *Store) PutSession(ctx context.Context, w tipstaff.WorkerSession) error 
 // nothing is stored.
 func (s *Store) UpdateSession(ctx context.Context, id string, f func(*tipstaff.WorkerSession) error) error {
 	return s.db.Do(ctx, &Op{Drafts: 1, Apply: func(t *Tx) error {
+		if err := t.alone("worker session " + id); err != nil {
+			return err
+		}
 		w, err := readSession(ctx, t.c, id)
 		if err == nil {
 			err = f(&w)

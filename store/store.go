@@ -66,8 +66,13 @@ type Querier interface {
 // Conn is the connection of a writer in an open transaction.
 type Conn interface {
 	Querier
-	// Exec runs a statement for its effect.
+	// Exec runs a statement for its effect. Its error may come with a later one, or with
+	// the commit.
 	Exec(query string, args ...any) error
+	// Lock keeps other processes from what is called so, from the next statement on until the
+	// transaction ends. moved: they may have changed it since this one last did. A database
+	// with one writer at a time has nothing to lock.
+	Lock(name string) (moved bool, err error)
 }
 
 // Op is something to be done in a transaction, all or nothing. A driver may perform
@@ -159,6 +164,9 @@ type Options struct {
 	Alive func(owner flow.Owner, heartbeat time.Time) bool
 	// Now is the clock of records and leases. nil: time.Now.
 	Now func() time.Time
+	// Shared says that other processes write at the same time: what is remembered of runs
+	// that are not driven here is not relied on.
+	Shared bool
 	// Anchor names the file that anchors are written to and resumed runs compared
 	// with; "": there is none. nil: likewise.
 	Anchor func() (string, error)
@@ -210,6 +218,9 @@ func New(db DB, keys *Keyring, o *Options) *Store {
 	return &Store{db: db, opts: o.WithDefaults(), holder: rand.Text(), keys: keys, hub: hub{listeners: map[string]map[*listener]bool{}},
 		states: map[string]*runState{}}
 }
+
+// Holder names this open store in the leases it holds.
+func (s *Store) Holder() string { return s.holder }
 
 // Keyring is what this process may sign with, by principal.
 type Keyring struct {

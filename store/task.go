@@ -126,6 +126,9 @@ func (s *Store) NewTask(ctx context.Context, task tipstaff.Task) (made tipstaff.
 
 // newTask stores a pending task, and gives it its id unless it has one.
 func (t *Tx) newTask(row *taskRow) (err error) {
+	if err := t.alone("tasks"); err != nil {
+		return err
+	}
 	if row.ID == "" {
 		if row.ID, err = t.nextTaskID(); err != nil {
 			return err
@@ -195,6 +198,9 @@ func (t *Tx) saveTask(row *taskRow) error {
 // returned as it is and nothing is stored; nor is it if f changes nothing.
 func (s *Store) UpdateTask(ctx context.Context, id string, revision int64, f func(*tipstaff.Task) error) (task tipstaff.Task, err error) {
 	err = s.db.Do(ctx, &Op{Drafts: 1, Apply: func(t *Tx) error {
+		if err := t.alone("tasks"); err != nil {
+			return err
+		}
 		row, err := readTask(ctx, t.c, id)
 		if err != nil {
 			return err
@@ -225,6 +231,9 @@ func (s *Store) OpenTask(ctx context.Context, run, path string, task tipstaff.Ta
 		return opened, errors.New("the task of a step or stage has its path")
 	}
 	err = s.db.Do(ctx, &Op{Drafts: 1, Apply: func(t *Tx) error {
+		if err := t.alone("tasks"); err != nil {
+			return err
+		}
 		there, err := readTasks(ctx, t.c, `run = ? AND path = ?`, run, path)
 		if err != nil {
 			return err
@@ -280,6 +289,9 @@ func (t *Tx) assign(st *runState, run flow.NewRun) error {
 	if run.Task == "" {
 		return nil
 	}
+	if err := t.alone("tasks"); err != nil {
+		return err
+	}
 	row, err := readTask(context.Background(), t.c, run.Task)
 	switch {
 	case err != nil:
@@ -324,6 +336,9 @@ func (t *Tx) projectTask(st *runState, r flow.Record) error {
 	if body == nil {
 		return nil
 	}
+	if err := t.alone("tasks"); err != nil {
+		return err
+	}
 	row, err := runTask(context.Background(), t.c, st.id, name)
 	if err != nil {
 		return err
@@ -341,7 +356,13 @@ func (t *Tx) projectTask(st *runState, r flow.Record) error {
 // its tasks ended. Work that was reported, and that nobody is to review, is complete if
 // the run is.
 func (t *Tx) endTasks(st *runState, epoch int64, end tipstaff.Kind) error {
-	rows, err := readTasks(context.Background(), t.c, `run = ? AND run <> '' AND ended = 0 ORDER BY number, id`, st.id)
+	const own = `run = ? AND run <> '' AND ended = 0 ORDER BY number, id`
+	rows, err := readTasks(context.Background(), t.c, own, st.id)
+	if err == nil && len(rows) > 0 { // most runs have none
+		if err = t.alone("tasks"); err == nil {
+			rows, err = readTasks(context.Background(), t.c, own, st.id)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -374,6 +395,9 @@ func (t *Tx) copyTasks(run flow.NewRun) error {
 	rows, err := readTasks(context.Background(), t.c, `run = ? AND run <> '' ORDER BY number, id`, run.Base)
 	rows = slices.DeleteFunc(rows, func(row taskRow) bool { return row.opened > run.BaseSeq && row.Implicit })
 	if err != nil || len(rows) == 0 {
+		return err
+	}
+	if err := t.alone("tasks"); err != nil {
 		return err
 	}
 	records, err := t.taskRecords(run.Base)

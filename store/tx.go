@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -21,8 +22,10 @@ type Tx struct {
 	now     time.Time // of the current op
 	buf     []byte
 	touched []*runState // by the current op
-	inbox   int64       // id of the last row written there
-	notices []Notice    // what to tell after the commit
+	letters []letter    // for the inbox
+	inbox   int64       // id of the last row written there; 0: others may have written in between
+	locked  map[string]bool
+	notices []Notice // what to tell after the commit
 	sound   map[string]journal.Head
 
 	Envelopes []Envelope // that were written; they are also kept as files
@@ -81,6 +84,7 @@ type runState struct {
 	machine    tipstaff.Machine
 	epoch      int64
 	held       bool
+	mine       bool // by this store
 	owned      string
 	cont       int64
 	cancel     int64
@@ -125,6 +129,24 @@ func (t *Tx) Perform(o *Op) (err error) {
 	return nil
 }
 
+// lock keeps other processes from what is called so, until the transaction ends.
+func (t *Tx) lock(name string) (moved bool, err error) {
+	if t.locked[name] {
+		return false, nil
+	}
+	if t.locked == nil {
+		t.locked = map[string]bool{}
+	}
+	t.locked[name] = true
+	return t.c.Lock(name)
+}
+
+// alone is lock, for what is read only afterwards.
+func (t *Tx) alone(name string) error {
+	_, err := t.lock(name)
+	return err
+}
+
 func (t *Tx) exec(query string, args ...any) error { return t.c.Exec(query, args...) }
 
 // query has no context: nobody may break a transaction off that others share.
@@ -138,7 +160,13 @@ func (t *Tx) number(query string, args ...any) (int64, error) {
 
 // state is what is known of a run, for an op that will change it.
 func (t *Tx) state(run string) (*runState, error) {
+	if err := t.alone("run " + run); err != nil {
+		return nil, err
+	}
 	st, ok := t.s.states[run]
+	if ok && t.s.opts.Shared && !st.mine && !slices.Contains(t.touched, st) {
+		ok = false
+	}
 	if !ok {
 		var err error
 		if st, err = t.loadState(run); err != nil {
@@ -177,6 +205,9 @@ func (t *Tx) loadState(run string) (*runState, error) {
 	st.sound = st.seq == 0 || t.s.sound.of(run) == journal.Head{Seq: st.seq, Hash: st.hash}
 	return st, err
 }
+
+// InsertRecord is what every step does: a driver may know a faster way for many of them.
+const InsertRecord = `INSERT INTO records (run, seq, kind, bytes, hash) VALUES (?, ?, ?, ?, ?)`
 
 // append stores one draft, which check has let pass. Epoch 0 is a writer without a
 // lease.
@@ -217,7 +248,7 @@ func (t *Tx) append(st *runState, epoch int64, d flow.Draft) error {
 		}
 	}
 	hash := st.hash.Next(stored)
-	if err := t.exec(`INSERT INTO records (run, seq, kind, bytes, hash) VALUES (?, ?, ?, ?, ?)`, st.n, rec.Seq, d.Kind, stored, hash[:]); err != nil {
+	if err := t.exec(InsertRecord, st.n, rec.Seq, d.Kind, stored, hash[:]); err != nil {
 		return err
 	}
 	st.seq, st.hash = rec.Seq, hash

@@ -148,8 +148,38 @@ func (t *Tx) tell(st *runState, foreign bool, r flow.Record) error {
 	if watched || followed {
 		t.notices = append(t.notices, Notice{st.id, &r})
 	}
-	return t.query(func(r Row) error { t.inbox = r.Int(0); return nil },
-		`INSERT INTO inbox (run, seq, at) VALUES (?, ?, ?) RETURNING id`, st.n, r.Seq, t.now.UnixNano())
+	t.letters = append(t.letters, letter{st.n, r.Seq, t.now.UnixNano()})
+	return nil
+}
+
+// letter is a row of the inbox.
+type letter struct{ run, seq, at int64 }
+
+// Told reports whether other processes are to hear of the transaction.
+func (t *Tx) Told() bool { return len(t.letters) > 0 }
+
+// Finish writes what comes last in a transaction. Rows of the inbox become visible in their
+// order: who reads them never has to look back.
+func (t *Tx) Finish(in *Inbox) error {
+	if len(t.letters) == 0 {
+		return nil
+	}
+	if err := t.alone("inbox"); err != nil {
+		return err
+	}
+	t.inbox = in.seen
+	for _, l := range t.letters {
+		err := t.query(func(r Row) error {
+			if t.inbox == r.Int(0)-1 {
+				t.inbox++ // nobody has written in between that is yet to be read
+			}
+			return nil
+		}, `INSERT INTO inbox (run, seq, at) VALUES (?, ?, ?) RETURNING id`, l.run, l.seq, l.at)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Inbox reads what other processes wrote. Its cost is by new rows, not by runs.

@@ -24,6 +24,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/pipeline"
+	"github.com/tipstaff/tipstaff/postgres"
 	"github.com/tipstaff/tipstaff/process"
 	"github.com/tipstaff/tipstaff/provider"
 	"github.com/tipstaff/tipstaff/runner"
@@ -123,15 +124,27 @@ func (s *stop) interrupt() {
 	s.signals <- syscall.SIGINT
 }
 
+// keeper is the store of a workspace, wherever it is.
+type keeper interface {
+	flow.Store
+	runner.Recollection
+	runner.Workers
+	runner.Launches
+	Keys() tipstaff.RunKeys
+	PublicKeys(context.Context) ([]journal.PublicKey, error)
+	Secret(purpose string) []byte
+	Close() error
+}
+
 // session is an open workspace.
 type session struct {
 	runner   *runner.Runner
-	store    *sqlite.Store // nil: the workspace has none yet
-	readOnly bool          // its command changes nothing
-	dir      string        // where that is
-	execute  tipstaff.ID   // the run that this process was launched to drive; zero: none
-	first    *firstRun     // of such a workspace, if a run is about to be started in it
-	repaired func()        // waits for the files of runs that are being written again; nil: none are
+	store    keeper      // nil: the workspace has none yet
+	readOnly bool        // its command changes nothing
+	dir      string      // where that is
+	execute  tipstaff.ID // the run that this process was launched to drive; zero: none
+	first    *firstRun   // of such a workspace, if a run is about to be started in it
+	repaired func()      // waits for the files of runs that are being written again; nil: none are
 
 	telemetry *telemetry.Telemetry
 }
@@ -244,6 +257,13 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 	}
 	config.Stop, config.Abandon = s.drives, s.patience.Done()
 	dir := filepath.Join(workspace, storeFolder)
+	if o.Store != "" {
+		// The processes of runs find it there, and those of tools do not.
+		if err := os.Setenv("TIPSTAFF_STORE", o.Store); err != nil {
+			return nil, err
+		}
+		return opened, opened.fill(ctx, config, dir, o)
+	}
 	if _, err := os.Stat(dir); (o.ReadOnly || o.Starts) && errors.Is(err, fs.ErrNotExist) {
 		untouched := config
 		untouched.Store = noStore{}
@@ -276,12 +296,24 @@ func executing(workspace, skills string) func(run string) []string {
 
 // fill gives the session a store, which is made if need be, and a runner over it.
 func (s *session) fill(ctx context.Context, config runner.Config, dir string, o cli.OpenOptions) error {
-	store, err := openStore(dir, o.ReadOnly, sync.OnceValues(func() (string, error) { return runner.AnchorFile(config.Workspace) }))
-	if err != nil {
-		return err
+	anchor := sync.OnceValues(func() (string, error) { return runner.AnchorFile(config.Workspace) })
+	var store keeper
+	if o.Store != "" {
+		shared, err := openDatabase(ctx, o.Store, dir, anchor)
+		if err != nil {
+			return err
+		}
+		store = shared
+	} else {
+		own, err := openStore(dir, o.ReadOnly, anchor)
+		if err != nil {
+			return err
+		}
+		store, config.Files, config.Folders = own, filepath.Join(dir, "journal"), own
 	}
 	keys := store.Keys()
-	config.Store, config.Memory, config.Workers, config.Files, config.Folders, config.Launches = store, store, store, filepath.Join(dir, "journal"), store, store
+	config.Store, config.Memory, config.Workers, config.Folder, config.Launches = store, store, store, dir, store
+	var err error
 	if !o.ReadOnly {
 		if config.Store, err = s.telemetry.Observe(store, store.Secret("log of tool calls")); err != nil {
 			return errors.Join(err, store.Close())
@@ -352,6 +384,14 @@ func openStore(dir string, mayRead bool, anchor func() (string, error)) (*sqlite
 			return readable, nil
 		}
 	}
+	return store, unusable(err)
+}
+
+// openDatabase opens a store that machines share. The folder has the keys.
+func openDatabase(ctx context.Context, address, dir string, anchor func() (string, error)) (*postgres.Store, error) {
+	o := &postgres.Options{Folder: dir, UserKey: true}
+	o.Anchor, o.Alive = anchor, alive
+	store, err := postgres.Open(ctx, address, o)
 	return store, unusable(err)
 }
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package sqlite
+package files
 
 import (
 	"errors"
@@ -19,8 +19,8 @@ func lock(f *os.File) error {
 	}
 }
 
-// modeBeyond is the mode of a file that allows more than most; 0: it does not.
-func modeBeyond(name string, most fs.FileMode) (fs.FileMode, error) {
+// ModeBeyond is the mode of a file that allows more than most; 0: it does not.
+func ModeBeyond(name string, most fs.FileMode) (fs.FileMode, error) {
 	info, err := os.Stat(name)
 	if err != nil || info.Mode().Perm()&^most == 0 {
 		return 0, err

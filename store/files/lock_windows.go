@@ -1,4 +1,4 @@
-package sqlite
+package files
 
 import (
 	"io/fs"
@@ -13,5 +13,5 @@ func lock(f *os.File) error {
 	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK, 0, math.MaxUint32, math.MaxUint32, new(windows.Overlapped))
 }
 
-// modeBeyond: access lists are not modes; the folder's own protect what is in it.
-func modeBeyond(string, fs.FileMode) (fs.FileMode, error) { return 0, nil }
+// ModeBeyond: access lists are not modes; the folder's own protect what is in it.
+func ModeBeyond(string, fs.FileMode) (fs.FileMode, error) { return 0, nil }

@@ -1,4 +1,4 @@
-package sqlite
+package files
 
 import (
 	"crypto/hkdf"
@@ -16,16 +16,16 @@ import (
 	"github.com/tipstaff/tipstaff/store"
 )
 
-// openKeys loads the keys in dir and makes those that are missing. The caller
+// OpenKeys loads the keys in dir and makes those that are missing. The caller
 // holds the lock of the store.
-func openKeys(dir string, withUser bool) (*store.Keyring, error) {
+func OpenKeys(dir string, withUser bool) (*store.Keyring, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("%w: %w: give this user the right to write the folder", flow.ErrReadOnly, err)
 	}
 	if err := refuseWider(dir, 0o700); err != nil {
 		return nil, err
 	}
-	ring := &store.Keyring{Private: map[string]*journal.PrivateKey{}, Public: map[string]journal.PublicKey{}}
+	ring := &store.Keyring{Private: map[string]*journal.PrivateKey{}, Public: map[string]journal.PublicKey{}, Place: dir}
 	for _, name := range []string{journal.Executor, journal.User} {
 		if err := openPair(ring, dir, name, name == journal.Executor || withUser); err != nil {
 			return nil, err
@@ -38,7 +38,7 @@ func openKeys(dir string, withUser bool) (*store.Keyring, error) {
 func openPair(k *store.Keyring, dir, name string, private bool) error {
 	public := filepath.Join(dir, name+".pub")
 	if !private {
-		if pub, err := readPublic(public); !errors.Is(err, fs.ErrNotExist) {
+		if pub, err := ReadPublic(public); !errors.Is(err, fs.ErrNotExist) {
 			k.Public[name] = pub
 			return err
 		}
@@ -51,15 +51,15 @@ func openPair(k *store.Keyring, dir, name string, private bool) error {
 		k.Private[name] = key
 	}
 	k.Public[name] = key.Public()
-	if pub, err := readPublic(public); err == nil && pub == key.Public() {
+	if pub, err := ReadPublic(public); err == nil && pub == key.Public() {
 		return nil
 	}
-	return writeFile(public, key.Public().File(), 0o644)
+	return Write(public, key.Public().File(), 0o644)
 }
 
 // refuseWider refuses a key that others on this machine can read.
 func refuseWider(name string, most fs.FileMode) error {
-	have, err := modeBeyond(name, most)
+	have, err := ModeBeyond(name, most)
 	if err == nil && have != 0 {
 		err = fmt.Errorf("%s has permissions %04o, others may have read the key: run chmod %04o %[1]s, or move it away to get a new one", name, have, most)
 	}
@@ -68,12 +68,12 @@ func refuseWider(name string, most fs.FileMode) error {
 
 // openPrivate reads a seed that nobody else can read, or makes one.
 func openPrivate(name string) (*journal.PrivateKey, error) {
-	key, err := readPrivate(name)
+	key, err := ReadPrivate(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		if key, err = journal.GenerateKey(); err != nil {
 			return nil, err
 		}
-		return key, writeFile(name, append(hex.AppendEncode(nil, key.Seed()), '\n'), 0o600)
+		return key, Write(name, append(hex.AppendEncode(nil, key.Seed()), '\n'), 0o600)
 	}
 	if wider := refuseWider(name, 0o600); wider != nil {
 		return nil, wider
@@ -81,7 +81,8 @@ func openPrivate(name string) (*journal.PrivateKey, error) {
 	return key, err
 }
 
-func readPrivate(name string) (*journal.PrivateKey, error) {
+// ReadPrivate reads the seed of a key.
+func ReadPrivate(name string) (*journal.PrivateKey, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
@@ -97,7 +98,8 @@ func readPrivate(name string) (*journal.PrivateKey, error) {
 	return key, nil
 }
 
-func readPublic(name string) (pub journal.PublicKey, err error) {
+// ReadPublic reads the public half of a pair.
+func ReadPublic(name string) (pub journal.PublicKey, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return pub, err
@@ -108,11 +110,11 @@ func readPublic(name string) (pub journal.PublicKey, err error) {
 	return pub, nil
 }
 
-// loadPublic is openKeys for a store that may not be written.
-func loadPublic(dir string) *store.Keyring {
-	ring := &store.Keyring{Public: map[string]journal.PublicKey{}}
+// LoadPublic is OpenKeys for a store that may not be written.
+func LoadPublic(dir string) *store.Keyring {
+	ring := &store.Keyring{Public: map[string]journal.PublicKey{}, Place: dir}
 	for _, name := range []string{journal.Executor, journal.User} {
-		if pub, err := readPublic(filepath.Join(dir, name+".pub")); err == nil {
+		if pub, err := ReadPublic(filepath.Join(dir, name+".pub")); err == nil {
 			ring.Public[name] = pub
 		}
 	}
@@ -120,9 +122,9 @@ func loadPublic(dir string) *store.Keyring {
 }
 
 // Secret is a key for a purpose other than signing. Every process that may sign as
-// the executor of this store is given the same; nil: this one may not.
-func (s *Store) Secret(purpose string) []byte {
-	executor := s.db.keys.Private[journal.Executor]
+// the executor of a store is given the same; nil: this one may not.
+func Secret(ring *store.Keyring, purpose string) []byte {
+	executor := ring.Private[journal.Executor]
 	if executor == nil {
 		return nil
 	}

@@ -1,0 +1,89 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/flow/flowtest"
+	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/storetest"
+)
+
+var schemas atomic.Int64
+
+// address is that of a store of its own in the server that TIPSTAFF_POSTGRES names.
+func address(t testing.TB) string {
+	t.Helper()
+	server := os.Getenv("TIPSTAFF_POSTGRES")
+	if server == "" {
+		t.Skip("TIPSTAFF_POSTGRES names no server: make test-scale starts one")
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("t%d_%d", os.Getpid(), schemas.Add(1))
+	q := u.Query()
+	q.Set("search_path", name)
+	u.RawQuery = q.Encode()
+	t.Cleanup(func() {
+		c, err := connect(context.Background(), config(t, server))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := c.script(`DROP SCHEMA IF EXISTS ` + quoted(name) + ` CASCADE`); err != nil {
+			t.Error(err)
+		}
+		_ = c.close()
+	})
+	return u.String()
+}
+
+func open(t testing.TB, at string, o *Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), at, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestFlow runs the suite that every log passes.
+func TestFlow(t *testing.T) {
+	flowtest.RunStore(t, func(t *testing.T) flowtest.Bed {
+		at := address(t)
+		o := &Options{Folder: t.TempDir(), UserKey: true, Options: store.Options{Alive: func(flow.Owner, time.Time) bool { return true }}}
+		s := open(t, at, o)
+		t.Cleanup(func() { _ = s.Close() })
+		return sampled{&storetest.Bed{Store: s.Store, Again: func() *store.Store {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			s = open(t, at, o)
+			return s.Store
+		}}}
+	})
+}
+
+// sampled says that short tests try some of the places of a sweep.
+type sampled struct{ *storetest.Bed }
+
+func (sampled) Every() int { return 10 }
+
+func config(t testing.TB, at string) *pgconn.Config {
+	t.Helper()
+	c, err := pgconn.ParseConfig(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

@@ -1,0 +1,322 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/files"
+)
+
+// Options of a store; nil means the defaults.
+type Options struct {
+	store.Options
+	// Folder is where this machine keeps keys, which every machine must have, and what
+	// belongs to it alone. It is made if need be.
+	Folder string
+	// UserKey loads the user's private key too; see package sqlite.
+	UserKey bool
+	// DownLimit is how long a database that does not answer is waited for. 0: a minute.
+	DownLimit time.Duration
+}
+
+const (
+	closeLimit   = 5 * time.Second
+	connectLimit = 10 * time.Second
+	// pollEvery is how often it is asked whether followed runs have moved. Decisions and
+	// cancels are notified at once.
+	pollEvery = 200 * time.Millisecond
+	readers   = 4
+	// schema is where the tables are, unless the address names another search_path.
+	schema = "tipstaff"
+	// channel is what is notified when others wait for something that was written.
+	channel = "tipstaff_inbox"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Store keeps runs in a Postgres database. It is safe for concurrent use, by several
+// processes too.
+type Store struct {
+	*store.Store
+	db *database
+}
+
+// database is the [store.DB] of an address.
+type database struct {
+	config  *pgconn.Config
+	name    string // of the database, without passwords, for messages
+	opts    Options
+	rules   *store.Store
+	keys    *store.Keyring
+	readers chan *conn // those that are not lent; nil: it is made when needed
+	writer  *store.Writer
+	listen  *listener
+	skew    atomic.Int64 // by how much the server's clock is ahead of ours
+}
+
+// Open opens the store at a postgres:// address, and makes its tables if need be.
+func Open(ctx context.Context, address string, o *Options) (*Store, error) {
+	config, err := pgconn.ParseConfig(address)
+	if err != nil {
+		return nil, fmt.Errorf("the address of the store: %w", err)
+	}
+	if config.RuntimeParams["search_path"] == "" {
+		config.RuntimeParams["search_path"] = schema
+	}
+	config.ConnectTimeout = connectLimit
+	db := &database{config: config, name: nameOf(address), opts: *o, readers: make(chan *conn, readers)}
+	if db.opts.DownLimit == 0 {
+		db.opts.DownLimit = time.Minute
+	}
+	for range readers {
+		db.readers <- nil
+	}
+	if db.opts.Now == nil {
+		// The clocks of several machines differ, and leases must not depend on that.
+		db.opts.Now = func() time.Time { return time.Now().Add(time.Duration(db.skew.Load())) }
+	}
+	c, err := connect(ctx, config)
+	if err != nil {
+		return nil, db.explain(err)
+	}
+	if err := db.prepare(c); err != nil {
+		return nil, errors.Join(db.explain(err), c.close())
+	}
+	if db.keys, err = openKeys(db.opts.Folder, db.opts.UserKey); err == nil {
+		err = errors.Join(db.keys.Remember(c), c.settle(nil))
+	}
+	if err != nil {
+		return nil, errors.Join(db.explain(err), c.close())
+	}
+	db.opts.Shared = true
+	db.rules = store.New(db, db.keys, &db.opts.Options)
+	config.RuntimeParams["application_name"] = "tipstaff " + db.rules.Holder() // as leases name it
+	if err := c.now(`SELECT set_config('application_name', ?, false)`, config.RuntimeParams["application_name"]); err != nil {
+		return nil, errors.Join(db.explain(err), c.close())
+	}
+	in, err := db.rules.OpenInbox(c)
+	if err != nil {
+		return nil, errors.Join(db.explain(err), c.close())
+	}
+	db.writer = db.rules.NewWriter(&writer{db: db, c: c, holder: db.rules.Holder()}, in, pollEvery)
+	db.listen = newListener(db)
+	go db.writer.Run()
+	go db.listen.run()
+	return &Store{db.rules, db}, nil
+}
+
+// openKeys makes the folder and the keys that are missing, with other processes of this
+// machine locked out.
+func openKeys(dir string, user bool) (ring *store.Keyring, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	unlock, err := files.Lock(filepath.Join(dir, "lock"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	return files.OpenKeys(filepath.Join(dir, "keys"), user)
+}
+
+// Secret is a key for a purpose other than signing; see [files.Secret].
+func (s *Store) Secret(purpose string) []byte { return files.Secret(s.db.keys, purpose) }
+
+// nameOf is an address without what is nobody's business.
+func nameOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "the database"
+	}
+	return u.Redacted()
+}
+
+// prepare makes the tables, or brings them to the newest format, with other processes
+// locked out.
+func (db *database) prepare(c *conn) error {
+	ctx := context.Background()
+	if err := db.readClock(c); err != nil {
+		return err
+	}
+	names, err := fs.Glob(migrations, "migrations/*.sql") // sorted, and numbered from 0001
+	if err != nil {
+		return err
+	}
+	have, err := format(ctx, c)
+	if err != nil || have == int64(len(names)) {
+		return err
+	}
+	if err := c.now(`BEGIN`); err != nil {
+		return err
+	}
+	if _, err := c.Lock("format"); err != nil {
+		return err
+	}
+	if have, err = format(ctx, c); err != nil {
+		return err
+	}
+	if have > int64(len(names)) {
+		return fmt.Errorf("%w: format_newer: it has format %d, this program knows %d: use the newer program", flow.ErrReadOnly, have, len(names))
+	}
+	if have == 0 {
+		if err := c.script(`CREATE SCHEMA IF NOT EXISTS ` + quoted(db.config.RuntimeParams["search_path"]) + `; CREATE TABLE IF NOT EXISTS format (version bigint NOT NULL);
+			INSERT INTO format SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM format)`); err != nil {
+			return err
+		}
+	}
+	for _, name := range names[have:] {
+		text, err := migrations.ReadFile(name)
+		if err == nil {
+			err = c.script(string(text))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if err := c.now(`UPDATE format SET version = ?`, int64(len(names))); err != nil {
+		return err
+	}
+	return c.now(`COMMIT`)
+}
+
+// format is that of the tables; 0: there are none.
+func format(ctx context.Context, c *conn) (int64, error) {
+	there, err := store.Number(ctx, c, `SELECT count(*) FROM pg_class WHERE oid = to_regclass('format')`)
+	if err != nil || there == 0 {
+		return 0, err
+	}
+	return store.Number(ctx, c, `SELECT version FROM format`)
+}
+
+// readClock compares the server's clock with ours. Less than a second is nothing that a
+// lease depends on, and within what a busy machine takes to answer.
+func (db *database) readClock(c *conn) error {
+	before := time.Now()
+	now, err := store.Number(context.Background(), c, `SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)`)
+	if err == nil {
+		middle := before.Add(time.Since(before) / 2)
+		skew := time.UnixMicro(now).Sub(middle)
+		if skew.Abs() < time.Second {
+			skew = 0
+		}
+		db.skew.Store(int64(skew))
+	}
+	return err
+}
+
+// Close writes what is queued and ends the store. Leases it holds are not released: their
+// drives are over or will be found interrupted.
+func (s *Store) Close() error {
+	err := s.db.writer.Close()
+	s.db.listen.close()
+	for range readers {
+		if c := <-s.db.readers; c != nil {
+			err = errors.Join(err, c.close())
+		}
+	}
+	close(s.db.readers)
+	return err
+}
+
+// use lends a reader's connection.
+func (db *database) use(ctx context.Context, f func(*conn) error) (err error) {
+	select {
+	case c, open := <-db.readers:
+		if !open {
+			return store.ErrClosed
+		}
+		defer func() { db.readers <- c }()
+		if c != nil && c.pg.IsClosed() {
+			c = nil
+		}
+		fresh := c == nil
+		if fresh {
+			if c, err = connect(ctx, db.config); err != nil {
+				c = nil
+				return db.explain(err)
+			}
+		}
+		err = f(c)
+		if c.pg.IsClosed() && !fresh { // it was lost while it was idle
+			if c, err = connect(ctx, db.config); err != nil {
+				c = nil
+				return db.explain(err)
+			}
+			err = f(c)
+		}
+		return db.explain(err)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Query implements [store.Querier].
+func (db *database) Query(ctx context.Context, each func(store.Row) error, query string, args ...any) error {
+	var rows []store.Row
+	err := db.use(ctx, func(c *conn) error {
+		rows = rows[:0]
+		return c.Query(ctx, func(r store.Row) error { rows = append(rows, r); return nil }, query, args...)
+	})
+	for _, r := range rows {
+		if err == nil {
+			err = each(r)
+		}
+	}
+	return err
+}
+
+// Read implements [store.DB].
+func (db *database) Read(ctx context.Context, f func(store.Querier) error) error {
+	return db.use(ctx, func(c *conn) error {
+		if err := c.now(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`); err != nil {
+			return err
+		}
+		return errors.Join(f(c), c.now(`COMMIT`))
+	})
+}
+
+// Submit implements [store.DB].
+func (db *database) Submit(o *store.Op, done func(error)) { db.writer.Submit(o, done) }
+
+// Do implements [store.DB].
+func (db *database) Do(ctx context.Context, o *store.Op) error { return db.writer.Do(ctx, o) }
+
+// PutBlob implements [store.DB].
+func (db *database) PutBlob(digest journal.Hash, data []byte) error {
+	return db.use(context.Background(), func(c *conn) error {
+		return c.now(`INSERT INTO blob_data (digest, data) VALUES (?, ?) ON CONFLICT DO NOTHING`, digest[:], data)
+	})
+}
+
+// GetBlob implements [store.DB].
+func (db *database) GetBlob(digest journal.Hash) (data []byte, err error) {
+	err = db.use(context.Background(), func(c *conn) error {
+		return c.Query(context.Background(), func(r store.Row) error { data = r.Bytes(0); return nil }, `SELECT data FROM blob_data WHERE digest = ?`, digest[:])
+	})
+	if err == nil && data == nil {
+		err = fmt.Errorf("%w: %s", flow.ErrNoBlob, digest)
+	}
+	if err == nil && journal.Sum(data) != digest {
+		err = fmt.Errorf("%w: blob %s is not what was stored", store.ErrDamaged, digest)
+	}
+	return data, err
+}
+
+// RemoveBlob implements [store.DB].
+func (db *database) RemoveBlob(digest journal.Hash) error {
+	return db.use(context.Background(), func(c *conn) error { return c.now(`DELETE FROM blob_data WHERE digest = ?`, digest[:]) })
+}

@@ -1,0 +1,170 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/store"
+)
+
+// writer is the [store.Driver] of a database.
+type writer struct {
+	db        *database
+	c         *conn
+	holder    string
+	tx        int64 // number of the present transaction of this process
+	conflicts int   // in a row
+}
+
+// Begin implements [store.Driver]. Nothing is sent yet.
+func (w *writer) Begin() (store.Conn, bool, error) {
+	if w.c.pg.IsClosed() {
+		c, err := connect(context.Background(), w.db.config)
+		if err != nil {
+			return nil, false, err
+		}
+		w.c = c
+	}
+	w.tx++
+	return w.c, false, w.c.Exec(`BEGIN`)
+}
+
+// Commit implements [store.Driver].
+func (w *writer) Commit(t *store.Tx) error {
+	err := w.c.Exec(`INSERT INTO marks (holder, tx, at) VALUES (?, ?, ?) ON CONFLICT (holder) DO UPDATE SET tx = excluded.tx, at = excluded.at`,
+		w.holder, w.tx, w.db.opts.Now().UnixNano())
+	if err == nil && t.Told() {
+		err = w.c.Exec(`SELECT pg_notify(?, '')`, channel)
+	}
+	if err == nil {
+		err = w.c.now(`COMMIT`)
+	}
+	if err != nil && w.c.pg.IsClosed() {
+		err = w.resolve(err)
+	}
+	if err == nil {
+		w.conflicts = 0
+	}
+	return err
+}
+
+// resolve finds out what became of a transaction whose connection was lost while it
+// committed: its mark is there, or it is not and never will be.
+func (w *writer) resolve(lost error) error {
+	for since := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		c, err := connect(context.Background(), w.db.config)
+		if err == nil {
+			w.c = c
+			// Whoever waits for the row learns how the lost transaction ended.
+			var tx int64
+			err = c.now(`INSERT INTO marks (holder, tx, at) VALUES (?, 0, 0) ON CONFLICT (holder) DO UPDATE SET at = marks.at`, w.holder)
+			if err == nil {
+				tx, err = store.Number(context.Background(), c, `SELECT tx FROM marks WHERE holder = ?`, w.holder)
+			}
+			switch {
+			case err == nil && tx == w.tx:
+				return nil
+			case err == nil:
+				return lost
+			}
+		}
+		if time.Since(since) > w.db.opts.DownLimit {
+			return fmt.Errorf("%w: it is not known whether the last transaction was stored", lost)
+		}
+	}
+}
+
+// Rollback implements [store.Driver].
+func (w *writer) Rollback() {
+	if !w.c.pg.IsClosed() {
+		w.c.locks, w.c.records = nil, nil
+		_ = w.c.settle(nil) // what was sent may have failed
+		_ = w.c.now(`ROLLBACK`)
+	}
+}
+
+// News implements [store.Driver]. What is remembered of runs holds until a key says
+// otherwise.
+func (w *writer) News() (store.Conn, bool, bool, error) {
+	return w.c, !w.c.pg.IsClosed(), false, nil
+}
+
+// Fault implements [store.Driver].
+func (w *writer) Fault(err error) store.Fault {
+	var e *pgconn.PgError
+	switch {
+	case err == nil:
+		return store.NoFault
+	case !errors.As(err, &e):
+		if w.c.pg.IsClosed() || pgconn.SafeToRetry(err) {
+			return store.Passing
+		}
+		return store.Ordinary
+	case e.Code == "23505": // somebody else was faster, unless it fails again and again
+		if w.conflicts++; w.conflicts > 20 {
+			w.conflicts = 0
+			return store.Ordinary
+		}
+		return store.Passing
+	case e.Code == "53100":
+		return store.Full
+	}
+	for _, class := range []string{"08", "25006", "40", "53", "55P03", "57", "58"} {
+		if strings.HasPrefix(e.Code, class) {
+			return store.Passing
+		}
+	}
+	return store.Ordinary
+}
+
+// Wait implements [store.Driver].
+func (w *writer) Wait(_ store.Fault, since time.Time, closing <-chan struct{}) bool {
+	// Those who got into each other's way do not come back at the same moment.
+	pause := time.Duration(time.Now().UnixNano()) % min(time.Since(since)/4+time.Millisecond, time.Second)
+	select {
+	case <-time.After(pause):
+		return time.Since(since) < w.db.opts.DownLimit
+	case <-closing:
+		return time.Since(since) < closeLimit
+	}
+}
+
+// Explain implements [store.Driver].
+func (w *writer) Explain(err error) error { return w.db.explain(err) }
+
+// Beat implements [store.Driver].
+func (w *writer) Beat() { _ = w.db.readClock(w.c) } // it is read again soon
+
+// Close implements [store.Driver].
+func (w *writer) Close(error) error { return w.c.close() }
+
+// explain says which database failed, and what to do.
+func (db *database) explain(err error) error {
+	var e *pgconn.PgError
+	var refused *pgconn.ConnectError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrClosed):
+		return fmt.Errorf("%s: %w", db.name, err)
+	case errors.As(err, &refused):
+		return fmt.Errorf("%w: %s: see that the server runs and that the address is right (%w)", flow.ErrStoreDown, db.name, err)
+	case !errors.As(err, &e):
+		return err
+	case e.Code == "53100":
+		return fmt.Errorf("%w: %s: make space on the server and resume; what was acknowledged is safe (%w)", flow.ErrStoreFull, db.name, err)
+	case strings.HasPrefix(e.Code, "40"):
+		return fmt.Errorf("%w: %s: others write to the same runs; try again (%w)", flow.ErrStoreBusy, db.name, err)
+	case strings.HasPrefix(e.Code, "08"), strings.HasPrefix(e.Code, "57"), strings.HasPrefix(e.Code, "53"), strings.HasPrefix(e.Code, "58"):
+		return fmt.Errorf("%w: %s: see what its log says, then resume; what was acknowledged is safe (%w)", flow.ErrStoreDown, db.name, err)
+	case e.Code == "25006", e.Code == "42501":
+		return fmt.Errorf("%w: %s: give this user the right to write (%w)", flow.ErrReadOnly, db.name, err)
+	}
+	return err
+}
