@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -420,8 +421,8 @@ func (s *Store) CountStates(ctx context.Context, q flow.Query) (map[string]int, 
 		one := q
 		one.States = []string{state}
 		where, args := whereRuns(one)
-		each = append(each, `SELECT ?, count(*) FROM (SELECT 1 FROM runs WHERE `+where+` LIMIT ?)`)
-		all = append(append(append(all, state), args...), int64(cmp.Or(q.Limit, -1)))
+		each = append(each, `SELECT ?, count(*) FROM (SELECT 1 FROM runs WHERE `+where+` LIMIT ?) AS some`)
+		all = append(append(append(all, state), args...), int64(cmp.Or(q.Limit, math.MaxInt)))
 	}
 	counts := map[string]int{}
 	err := s.db.Query(ctx, func(r Row) error {
