@@ -1,6 +1,6 @@
 // The daemon goes and comes back while a page is open: stopped, killed, and as another version.
 // What was typed is still there, the session holds, and the page shows the true state.
-import { base, check, isLive, scenario, signIn, start, tipstaff, until } from "./harness.mjs";
+import { base, check, isLive, openGate, scenario, signIn, start, tipstaff, until } from "./harness.mjs";
 import { existsSync, writeFileSync } from "node:fs";
 
 const ask = async (what, limit) => {
@@ -11,7 +11,7 @@ const ask = async (what, limit) => {
 await scenario({}, async (page, state) => {
   await signIn(page);
   const run = await start("gate.yaml");
-  await page.click(`#part-inbox a[href*="${run}"]`);
+  await openGate(page, run);
   await isLive(page);
   await page.fill("#note", "half a thought");
   await page.evaluate(() => (globalThis.loaded = true));

@@ -57,6 +57,9 @@ export async function scenario(options, act) {
   }
 }
 
+// openGate goes from the inbox to the page of the gate that a run waits at.
+export const openGate = async (page, run) => page.goto(base + (await page.getAttribute(`#part-inbox .card a[href*="${run}/gates/"]`, "href")));
+
 // signIn opens a link and presses its button.
 export async function signIn(page) {
   await page.goto(await link());

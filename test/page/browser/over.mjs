@@ -1,5 +1,5 @@
 // A form is open, and its gate or its session is over: nothing that was typed is lost.
-import { base, check, isLive, scenario, signIn, start, tipstaff } from "./harness.mjs";
+import { base, check, isLive, openGate, scenario, signIn, start, tipstaff } from "./harness.mjs";
 import { readFileSync } from "node:fs";
 
 const text = (page, selector) => page.textContent(selector);
@@ -9,7 +9,7 @@ await scenario({}, async (page) => {
   await signIn(page);
   const run = await start("gate.yaml");
   await page.goto(base + "/ui/");
-  await page.click(`#part-inbox a[href*="${run}"]`);
+  await openGate(page, run);
   await isLive(page);
   await page.fill("#note", "half a thought");
   await page.evaluate(() => (globalThis.form = document.getElementById("decide")));
@@ -28,7 +28,7 @@ await scenario({}, async (page, state) => {
   await signIn(page);
   const run = await start("gate.yaml");
   await page.goto(base + "/ui/");
-  await page.click(`#part-inbox a[href*="${run}"]`);
+  await openGate(page, run);
   await isLive(page);
   const at = page.url();
   await page.fill("#note", "half a thought");

@@ -19,7 +19,7 @@ await scenario({}, async (page, state) => {
   await ask("start");
   await isLive(page);
   const run = await start("gate.yaml");
-  await page.waitForSelector(`#part-inbox .card a[href*="${run}"]`);
+  await page.waitForSelector(`#part-inbox .card:has(a[href*="${run}"])`);
   check((await page.inputValue("#search")) === "half typed", "what was typed is gone");
   check(await page.evaluate(() => globalThis.loaded), "the page was loaded anew");
 });

@@ -1,6 +1,6 @@
 // Eight tabs of one browser: all load and stay current, four by a stream and four by asking.
 // Hidden ones hold no connection.
-import { base, check, isLive, scenario, signIn, start, tipstaff, until } from "./harness.mjs";
+import { base, check, isLive, openGate, scenario, signIn, start, tipstaff, until } from "./harness.mjs";
 
 // hide does what a browser does to a tab that nobody sees.
 const hide = (page, hidden) => page.evaluate((hidden) => {
@@ -34,14 +34,14 @@ await scenario({}, async (first) => {
   check(open() === 4, `${open()} of eight tabs hold a stream`);
   const began = Date.now();
   const run = await start("gate.yaml");
-  await Promise.all(tabs.map((p) => p.waitForSelector(`#part-inbox a[href*="${run}"]`, { timeout: 10_000 })));
+  await Promise.all(tabs.map((p) => p.waitForSelector(`#part-inbox .card:has(a[href*="${run}"])`, { timeout: 10_000 })));
   console.log(`eight tabs were current after ${Date.now() - began} ms, with the start of the run`);
   check(Date.now() - began < 5_000 + 5_000, "they were not current in time"); // 5 s, and what it takes to start a run
   for (const page of tabs) check((await page.title()).startsWith("(1) "), "the title of a tab is " + (await page.title()));
 
   // One without a stream decides.
   const polling = tabs.find((p) => !streams.get(p).size);
-  await polling.click(`#part-inbox a[href*="${run}"]`);
+  await openGate(polling, run);
   const button = polling.locator("#decide button[value=approve]");
   await until("the button to be active", async () => (await button.getAttribute("aria-disabled")) === "false");
   await button.click();
@@ -73,7 +73,7 @@ await scenario({}, async (first) => {
   await until("the hidden ones to ask how much waits", () => holding.every((p) => asked.get(p) >= 1));
   await until("others to take their places", () => open() >= 3);
   const again = await start("gate.yaml");
-  await tabs.find((p) => !holding.includes(p) && p !== polling).waitForSelector(`#part-inbox a[href*="${again}"]`);
+  await tabs.find((p) => !holding.includes(p) && p !== polling).waitForSelector(`#part-inbox .card:has(a[href*="${again}"])`);
   for (const page of holding) {
     await until("the count of a hidden tab", async () => {
       await clock.runFor(31_000); // the answer before may have come late, and the next question with it
@@ -82,5 +82,5 @@ await scenario({}, async (first) => {
   }
   check(holding.every((p) => !streams.get(p).size), "a hidden tab holds a stream");
   await hide(holding[0], false);
-  await holding[0].waitForSelector(`#part-inbox a[href*="${again}"]`);
+  await holding[0].waitForSelector(`#part-inbox .card:has(a[href*="${again}"])`);
 });
