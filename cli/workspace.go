@@ -174,6 +174,9 @@ It does not prove what runs did: tipstaff verify RUN does. Exit code 1: somethin
 wrong.`,
 		Example: "  tipstaff doctor\n  tipstaff doctor --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.onlyInFolder("doctor looks at"); err != nil {
+				return err
+			}
 			found, err := a.env.Doctor(cmd.Context(), a.workspaceDir())
 			if err != nil {
 				return err
@@ -190,6 +193,15 @@ wrong.`,
 	}
 }
 
+// onlyInFolder refuses a command about the files of a store where there are none.
+func (a *app) onlyInFolder(does string) error {
+	if a.storeAddress() == "" {
+		return nil
+	}
+	return &usageError{message: does + " the store of a folder, and the runs are in a database",
+		hint: "use the means of the database, such as pg_dump and pg_amcheck, or leave out --store and TIPSTAFF_STORE"}
+}
+
 func newBackup(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "backup DEST",
@@ -203,6 +215,9 @@ Beside the store it holds tipstaff.yaml and tipstaff.lock, and no other files of
 the workspace. It holds the private keys: keep it as safe as the workspace.`,
 		Example: "  tipstaff backup ../backups/monday\n  tipstaff ls --workspace ../backups/monday",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.onlyInFolder("backup copies"); err != nil {
+				return err
+			}
 			made, err := a.env.Backup(cmd.Context(), a.workspaceDir(), args[0])
 			if err != nil {
 				return err

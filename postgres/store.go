@@ -28,6 +28,8 @@ type Options struct {
 	Folder string
 	// UserKey loads the user's private key too; see package sqlite.
 	UserKey bool
+	// Lives is Alive by the clock that the machines share; nil: as Alive.
+	Lives func(owner flow.Owner, heartbeat, now time.Time) bool
 	// DownLimit is how long a database that does not answer is waited for. 0: a minute.
 	DownLimit time.Duration
 }
@@ -65,6 +67,7 @@ type database struct {
 	readers chan *conn // those that are not lent; nil: it is made when needed
 	writer  *store.Writer
 	listen  *listener
+	anchors *anchorer
 	skew    atomic.Int64 // by how much the server's clock is ahead of ours
 }
 
@@ -88,6 +91,9 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 	if db.opts.Now == nil {
 		// The clocks of several machines differ, and leases must not depend on that.
 		db.opts.Now = func() time.Time { return time.Now().Add(time.Duration(db.skew.Load())) }
+	}
+	if lives := db.opts.Lives; lives != nil {
+		db.opts.Alive = func(owner flow.Owner, heartbeat time.Time) bool { return lives(owner, heartbeat, db.opts.Now()) }
 	}
 	c, err := connect(ctx, config)
 	if err != nil {
@@ -114,8 +120,10 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 	}
 	db.writer = db.rules.NewWriter(&writer{db: db, c: c, holder: db.rules.Holder()}, in, pollEvery)
 	db.listen = newListener(db)
+	db.anchors = newAnchorer(files.Anchors{Rules: db.rules, File: db.opts.Anchor, Lock: filepath.Join(db.opts.Folder, "outbox.lock")})
 	go db.writer.Run()
 	go db.listen.run()
+	go db.anchors.run()
 	return &Store{db.rules, db}, nil
 }
 
@@ -132,6 +140,10 @@ func openKeys(dir string, user bool) (ring *store.Keyring, err error) {
 	defer func() { err = errors.Join(err, unlock()) }()
 	return files.OpenKeys(filepath.Join(dir, "keys"), user)
 }
+
+// Now is the clock of records and leases: that of this machine, unless it differs from the
+// server's by more than a second.
+func (s *Store) Now() time.Time { return s.db.opts.Now() }
 
 // Secret is a key for a purpose other than signing; see [files.Secret].
 func (s *Store) Secret(purpose string) []byte { return files.Secret(s.db.keys, purpose) }
@@ -221,7 +233,8 @@ func (db *database) readClock(c *conn) error {
 // Close writes what is queued and ends the store. Leases it holds are not released: their
 // drives are over or will be found interrupted.
 func (s *Store) Close() error {
-	err := s.db.writer.Close()
+	err := s.db.anchors.close() // which are crossed off when they are written
+	err = errors.Join(err, s.db.writer.Close())
 	s.db.listen.close()
 	for range readers {
 		if c := <-s.db.readers; c != nil {

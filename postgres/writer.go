@@ -50,6 +50,9 @@ func (w *writer) Commit(t *store.Tx) error {
 	}
 	if err == nil {
 		w.conflicts = 0
+		if t.Rested {
+			w.db.anchors.kick()
+		}
 	}
 	return err
 }

@@ -303,7 +303,7 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 		if err != nil {
 			return err
 		}
-		store = shared
+		store, config.Now = shared, shared.Now
 	} else {
 		own, err := openStore(dir, o.ReadOnly, anchor)
 		if err != nil {
@@ -389,8 +389,8 @@ func openStore(dir string, mayRead bool, anchor func() (string, error)) (*sqlite
 
 // openDatabase opens a store that machines share. The folder has the keys.
 func openDatabase(ctx context.Context, address, dir string, anchor func() (string, error)) (*postgres.Store, error) {
-	o := &postgres.Options{Folder: dir, UserKey: true}
-	o.Anchor, o.Alive = anchor, alive
+	o := &postgres.Options{Folder: dir, UserKey: true, Lives: supervisor.Alive}
+	o.Anchor = anchor
 	store, err := postgres.Open(ctx, address, o)
 	return store, unusable(err)
 }
