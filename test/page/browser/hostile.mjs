@@ -40,7 +40,7 @@ await scenario({}, async (page) => {
   check((await page.textContent(".markdown")).includes("globalThis.hacked"), "what the model said is not shown");
   await page.goto(base + "/ui/");
   const gatesShown = await page.$$eval(".card a", (all) => all.map((a) => a.getAttribute("href")));
-  check(gatesShown.length === texts.length, gatesShown.length + " gates are shown");
+  check(gatesShown.length === 2 * texts.length, gatesShown.length + " links to gates are shown, one beside the list and one to a page of its own for each");
   for (const path of gatesShown) {
     await page.goto(base + path);
     await inert(path);
