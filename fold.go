@@ -241,6 +241,9 @@ func (f *Fold) openGate(e *Event) {
 		return
 	}
 	put(&f.Gates, body.Gate, GateKind(body.Kind))
+	if _, done := f.DoneStages[stageOf(e.Path)]; done {
+		f.DoneStages[stageOf(e.Path)] = body.Gate
+	}
 	f.Opened++
 	if GateKind(body.Kind) == InDoubt {
 		delete(f.Sent, AskerPath(InDoubt, e.Path))
@@ -274,6 +277,11 @@ func (f *Fold) dropGate(gate string, decided bool) {
 		return
 	}
 	delete(f.Gates, gate)
+	for stage, asks := range f.DoneStages {
+		if asks == gate {
+			f.DoneStages[stage] = ""
+		}
+	}
 	if decided {
 		f.Decided++
 	}

@@ -49,9 +49,10 @@ type FoldRest struct {
 	Said bool `json:"said,omitempty"`
 
 	// Done is how many steps of the program in force have ended well: leaves of a plan, or of
-	// a pipeline the stages that have ended. DoneStages are those of one that goes on.
-	Done       int             `json:"done,omitempty"`
-	DoneStages map[string]bool `json:"done_stages,omitempty"`
+	// a pipeline that has ended its stages. DoneStages are those of one that goes on, with the
+	// gate that one asks at before it is left; "": none.
+	Done       int               `json:"done,omitempty"`
+	DoneStages map[string]string `json:"done_stages,omitempty"`
 
 	// Life is open where the run is: [Status] says how long that has lasted.
 	Life Life `json:"life,omitzero"`
@@ -101,7 +102,7 @@ func (f *Fold) applyRest(e *Event) {
 	}
 	if e.Kind.Terminal() {
 		f.Interrupted, f.WakeAt, f.News, f.Sent, f.Workers = "", time.Time{}, false, nil, nil
-		f.Done, f.DoneStages = f.Done+len(f.DoneStages), nil
+		f.Done, f.DoneStages = f.done(), nil
 	}
 }
 
@@ -116,9 +117,19 @@ func (f *Fold) applyDone(e *Event) {
 		delete(f.DoneStages, stageOf(e.Path))
 	case KindStageFinished:
 		if b := BodyOf[StageFinished](e); b.Outcome == "success" {
-			put(&f.DoneStages, b.Stage, true)
+			put(&f.DoneStages, b.Stage, "")
 		}
 	}
+}
+
+func (f *Fold) done() int {
+	n := f.Done
+	for _, asks := range f.DoneStages {
+		if asks == "" {
+			n++
+		}
+	}
+	return n
 }
 
 // steps is how far a run has come in a program of so many; nil: nobody knows. What a fork
@@ -127,7 +138,7 @@ func (f *Fold) steps(known int) *StepCount {
 	if known == 0 || f.Lineage != nil && (f.Lineage.Relation == relationFork || f.Lineage.Relation == relationRollback) {
 		return nil
 	}
-	return &StepCount{Done: f.Done + len(f.DoneStages), Known: known}
+	return &StepCount{Done: f.done(), Known: known}
 }
 
 // doubt follows which calls were sent, and nobody knows what became of them.

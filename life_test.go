@@ -220,6 +220,16 @@ func TestStepsOfARun(t *testing.T) {
 			4s plan.step judge/root/a 1 {"status":"completed"}
 			5s stage.finished judge#1 1 {"stage":"judge","visit":1,"outcome":"success"}
 			6s stage.started write#2 1 {}`, true, 3, &StepCount{1, 3}},
+		{"a stage that asks before it is left", `
+			0s run.started - 1 {}
+			1s stage.finished write#1 1 {"stage":"write","visit":1,"outcome":"success"}
+			2s stage.finished judge#1 1 {"stage":"judge","visit":1,"outcome":"success"}
+			3s policy.gate judge#1/confirmation 1 {"gate":"g","gate_kind":"confirmation","question":"?","subject":{},"actions":["approve","deny"]}`, true, 3, &StepCount{1, 3}},
+		{"one that was answered", `
+			0s run.started - 1 {}
+			1s stage.finished judge#1 1 {"stage":"judge","visit":1,"outcome":"success"}
+			2s policy.gate judge#1/confirmation 1 {"gate":"g","gate_kind":"confirmation","question":"?","subject":{},"actions":["approve","deny"]}
+			3s policy.gate.resolve - 0 {"gate":"g","action":"approve"}`, true, 3, &StepCount{1, 3}},
 		{"a pipeline that has ended", `
 			1s stage.finished write#1 1 {"stage":"write","visit":1,"outcome":"success"}
 			2s stage.finished judge#1 1 {"stage":"judge","visit":1,"outcome":"error"}
