@@ -19,13 +19,20 @@ import (
 
 var schemas atomic.Int64
 
-// address is that of a store of its own in the server that TIPSTAFF_POSTGRES names.
-func address(t testing.TB) string {
+// server is the address that TIPSTAFF_POSTGRES names.
+func server(t testing.TB) string {
 	t.Helper()
 	server := os.Getenv("TIPSTAFF_POSTGRES")
 	if server == "" {
 		t.Skip("TIPSTAFF_POSTGRES names no server: make test-scale starts one")
 	}
+	return server
+}
+
+// address is that of a store of its own there.
+func address(t testing.TB) string {
+	t.Helper()
+	server := server(t)
 	u, err := url.Parse(server)
 	if err != nil {
 		t.Fatal(err)
@@ -59,6 +66,7 @@ func open(t testing.TB, at string, o *Options) *Store {
 
 // TestFlow runs the suite that every log passes.
 func TestFlow(t *testing.T) {
+	server(t)
 	flowtest.RunStore(t, func(t *testing.T) flowtest.Bed {
 		at := address(t)
 		o := &Options{Folder: t.TempDir(), UserKey: true, Options: store.Options{Alive: func(flow.Owner, time.Time) bool { return true }}}
