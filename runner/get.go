@@ -102,7 +102,7 @@ func (r *Runner) standing(ctx context.Context, row flow.Row) (tipstaff.Run, erro
 	}
 	var gates []tipstaff.Gate
 	if len(fold.Gates) > 0 {
-		kinds, err := r.Store.CountGates(ctx, flow.GateQuery{Run: row.ID, Open: true, Valid: r.Now()})
+		kinds, err := r.Store.CountGates(ctx, flow.GateQuery{Run: row.ID, Open: true})
 		if err != nil {
 			return tipstaff.Run{}, err
 		}
