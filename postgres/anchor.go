@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -52,5 +51,5 @@ func (a *anchorer) kick() {
 // close returns when what was due is written, or why it cannot be.
 func (a *anchorer) close() error {
 	close(a.due)
-	return errors.Join(<-a.ended)
+	return <-a.ended
 }

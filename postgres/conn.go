@@ -166,15 +166,10 @@ func (c *conn) put(query string, args []any) (*stmt, error) {
 		case nil:
 		case int64:
 			values[i] = strconv.AppendInt(nil, a, 10)
-		case int:
-			values[i] = strconv.AppendInt(nil, int64(a), 10)
 		case string:
 			values[i] = []byte(storable(a))
 		case []byte:
 			values[i], formats[i] = a, pgtype.BinaryFormatCode
-			if a == nil {
-				values[i] = nil
-			}
 		default:
 			return nil, fmt.Errorf("%s: argument %d is a %T", query, i+1, a)
 		}

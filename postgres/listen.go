@@ -32,9 +32,7 @@ func (l *listener) run() {
 }
 
 func (l *listener) hear() {
-	config := *l.db.config
-	config.OnNotification = nil
-	c, err := connect(l.ctx, &config)
+	c, err := connect(l.ctx, l.db.config)
 	if err != nil {
 		return
 	}

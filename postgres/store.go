@@ -73,6 +73,10 @@ type database struct {
 
 // Open opens the store at a postgres:// address, and makes its tables if need be.
 func Open(ctx context.Context, address string, o *Options) (*Store, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return nil, errors.New("the address of a store is like postgres://user@host/name") // it may hold a password: it is not repeated
+	}
 	config, err := pgconn.ParseConfig(address)
 	if err != nil {
 		return nil, fmt.Errorf("the address of the store: %w", err)
@@ -81,7 +85,7 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 		config.RuntimeParams["search_path"] = schema
 	}
 	config.ConnectTimeout = connectLimit
-	db := &database{config: config, name: nameOf(address), opts: *o, readers: make(chan *conn, readers)}
+	db := &database{config: config, name: u.Redacted(), opts: *o, readers: make(chan *conn, readers)}
 	if db.opts.DownLimit == 0 {
 		db.opts.DownLimit = time.Minute
 	}
@@ -95,6 +99,7 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 	if lives := db.opts.Lives; lives != nil {
 		db.opts.Alive = func(owner flow.Owner, heartbeat time.Time) bool { return lives(owner, heartbeat, db.opts.Now()) }
 	}
+	db.opts.Options = db.opts.WithDefaults()
 	c, err := connect(ctx, config)
 	if err != nil {
 		return nil, db.explain(err)
@@ -147,15 +152,6 @@ func (s *Store) Now() time.Time { return s.db.opts.Now() }
 
 // Secret is a key for a purpose other than signing; see [files.Secret].
 func (s *Store) Secret(purpose string) []byte { return files.Secret(s.db.keys, purpose) }
-
-// nameOf is an address without what is nobody's business.
-func nameOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return "the database"
-	}
-	return u.Redacted()
-}
 
 // prepare makes the tables, or brings them to the newest format, with other processes
 // locked out.
@@ -277,7 +273,8 @@ func (db *database) use(ctx context.Context, f func(*conn) error) (err error) {
 	}
 }
 
-// Query implements [store.Querier].
+// Query implements [store.Querier]. The connection is given back before the first row is
+// given on: what is done with it may need another.
 func (db *database) Query(ctx context.Context, each func(store.Row) error, query string, args ...any) error {
 	var rows []store.Row
 	err := db.use(ctx, func(c *conn) error {

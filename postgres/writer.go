@@ -145,7 +145,12 @@ func (w *writer) Explain(err error) error { return w.db.explain(err) }
 func (w *writer) Beat() { _ = w.db.readClock(w.c) } // it is read again soon
 
 // Close implements [store.Driver].
-func (w *writer) Close(error) error { return w.c.close() }
+func (w *writer) Close(error) error {
+	if !w.c.pg.IsClosed() { // its mark tells nobody anything any more, nor do those of processes that died long ago
+		_ = w.c.now(`DELETE FROM marks WHERE holder = ? OR at < ?`, w.holder, w.db.opts.Now().AddDate(0, 0, -1).UnixNano())
+	}
+	return w.c.close()
+}
 
 // explain says which database failed, and what to do.
 func (db *database) explain(err error) error {

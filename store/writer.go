@@ -27,7 +27,7 @@ type Driver interface {
 	// Rollback undoes what is left of a transaction that has failed.
 	Rollback()
 	// News says whether others may have written since the last time, and whether what is
-	// remembered of runs may no longer hold because of it. It is asked every PollEvery.
+	// remembered of runs may no longer hold because of it. It is asked at every poll.
 	News() (c Conn, news, moved bool, err error)
 	// Fault says what a failure means; Ordinary for one of an op alone.
 	Fault(error) Fault
@@ -70,7 +70,7 @@ type queued struct {
 // gathers for the goroutine of the writer; when nothing is under way a lone
 // append is committed at once, by whoever brings it.
 type Writer struct {
-	PollEvery time.Duration
+	pollEvery time.Duration
 
 	turn     sync.Mutex // held while anything below is used
 	rules    *Store
@@ -90,14 +90,14 @@ type Writer struct {
 // NewWriter returns a writer whose inbox begins after what is there. It must be Run.
 func (s *Store) NewWriter(d Driver, in *Inbox, pollEvery time.Duration) *Writer {
 	n := &notifier{rules: s, queue: NewMailbox[callback](), ended: make(chan struct{})}
-	return &Writer{PollEvery: pollEvery, rules: s, driver: d, queue: NewMailbox[*queued](), notifier: n, inbox: in, polled: time.Now(), beaten: time.Now(),
+	return &Writer{pollEvery: pollEvery, rules: s, driver: d, queue: NewMailbox[*queued](), notifier: n, inbox: in, polled: time.Now(), beaten: time.Now(),
 		nudged: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{})}
 }
 
 // Run writes until Close.
 func (w *Writer) Run() {
 	defer close(w.ended)
-	poll := time.NewTicker(w.PollEvery)
+	poll := time.NewTicker(w.pollEvery)
 	defer poll.Stop()
 	go w.notifier.run()
 	for {
@@ -134,7 +134,7 @@ func (w *Writer) takeTurn() (worked, open bool) {
 	if len(batch) > 0 {
 		w.commit(batch)
 		w.prune()
-		if time.Since(w.polled) >= w.PollEvery {
+		if time.Since(w.polled) >= w.pollEvery {
 			w.poll()
 		}
 	}
