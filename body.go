@@ -218,7 +218,17 @@ type RunQueued struct {
 	Places    int             `json:"places"`
 	Principal string          `json:"principal,omitempty"`
 	Host      string          `json:"host,omitempty"`
-	Daemon    ProcessIdentity `json:"daemon,omitzero"`
+	Daemon    ProcessIdentity `json:"daemon,omitzero"` // zero: any server may drive it
+
+	Answers *AdvanceAnswers `json:"answers,omitempty"` // that whoever drives it then goes by; nil: none
+}
+
+// AdvanceAnswers are given to the gates of a run before it is driven, as [Presence] has them.
+type AdvanceAnswers struct {
+	Yes       bool   `json:"yes,omitempty"`
+	Accept    bool   `json:"accept,omitempty"`
+	DraftOnly bool   `json:"draft_only,omitempty"` // what is drafted is accepted by nobody
+	By        Caller `json:"by,omitzero"`
 }
 
 // DraftUpdated is the body of draft.updated: what changed, and where the draft stands

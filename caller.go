@@ -13,11 +13,11 @@ import (
 
 // Caller is on whose behalf a Service method is called.
 type Caller struct {
-	Surface   string // cli, http, grpc, mcp, stdio (MCP by a person on this machine), parent
-	User      string
-	Scopes    []string
-	Principal string // local:cli, token:NAME …
-	Client    string
+	Surface   string   `json:"surface,omitempty"` // cli, http, grpc, mcp, stdio (MCP by a person on this machine), parent
+	User      string   `json:"user,omitempty"`
+	Scopes    []string `json:"scopes,omitempty"`
+	Principal string   `json:"principal,omitempty"` // local:cli, token:NAME …
+	Client    string   `json:"client,omitempty"`
 }
 
 type callerKey struct{}

@@ -21,8 +21,13 @@ const (
 	StatusInterrupted      = "interrupted"
 )
 
-// OriginSupervisor is the origin of runs that are driven by a process of their own.
-const OriginSupervisor = "supervisor"
+// Origins of runs: driven by a process of their own, by a server, and by a server that an
+// engine has told to.
+const (
+	OriginSupervisor = "supervisor"
+	OriginDaemon     = "daemon"
+	OriginEngine     = "engine"
+)
 
 // Statuses are all words of [Run.Status].
 func Statuses() []string {
@@ -106,7 +111,7 @@ func controlOf(origin string, foreign bool) (control, reason string) {
 	switch {
 	case origin == "daemon":
 		return InspectAlone, DaemonRun
-	case origin != OriginSupervisor && origin != "engine":
+	case origin != OriginSupervisor && origin != OriginEngine:
 		return InspectAlone, ForegroundRun
 	case foreign:
 		return InspectAlone, OtherWorkspace

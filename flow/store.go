@@ -92,7 +92,9 @@ type NewRun struct {
 	Project, Key, KeyDigest string
 	// Name is that of its program, Parent the run that it comes from, for lists; "": none.
 	Name, Parent string
-	Labels       map[string]string
+	// Host is the machine that it is tied to; "": none.
+	Host   string
+	Labels map[string]string
 }
 
 // Row is a run as stored.
@@ -103,6 +105,10 @@ type Row struct {
 	Epoch                                int64
 	Owner                                *Owner // nil: nobody holds the lease
 	Heartbeat                            time.Time
+	Holder                               string // names the open store of that process
+	Host                                 string // the machine that it is tied to; "": none
+	Driver                               string // the kind of its last owner; "": it had none, or is older than that
+	Queued                               bool   // it waits for its turn
 	Owned                                string // last of run.started, .resumed, .parked, .interrupted; "" if never driven
 	Cont                                 int64  // seq of the last run.continued; 0: none
 	Head                                 int64
@@ -121,6 +127,13 @@ type Row struct {
 	Project, Key, KeyDigest              string
 	Launch                               *Launch // the process that was last started for it; nil: none was
 	Created, Updated                     time.Time
+}
+
+// Hold is a lease as stored.
+type Hold struct {
+	Run, Holder string
+	Owner       Owner
+	Heartbeat   time.Time
 }
 
 // GateRow is a gate as stored.
@@ -153,6 +166,7 @@ type Query struct {
 	States  []string // any of these; nil: all
 	Prefix  string   // of the id
 	Leased  bool     // only runs somebody holds
+	Holder  string   // only runs that this open store holds; "": all
 	Queued  bool     // only runs that wait for their turn
 	Session string   // only the turns of this one; "": all
 	// Launched selects the runs that a process was started for.

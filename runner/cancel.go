@@ -400,6 +400,10 @@ func (r *Runner) recover(ctx context.Context, row flow.Row, reason, foundBy stri
 	case row.Launch.Process != nil:
 		lost.Pid = row.Launch.Process.Pid
 	}
+	requeue, err := r.goesOn(ctx, row)
+	if err != nil {
+		return err
+	}
 	token := ""
 	if row.Launch != nil {
 		token = row.Launch.Token
@@ -409,7 +413,11 @@ func (r *Runner) recover(ctx context.Context, row flow.Row, reason, foundBy stri
 		if tipstaff.State(now.State).Terminal() || !left(now) || now.Epoch != row.Epoch || r.held(now) || now.Launch != nil && now.Launch.Token != token {
 			return nil, nil // somebody else was faster
 		}
-		return []flow.Draft{{Kind: string(tipstaff.KindRunInterrupted), Body: flow.JSON(lost)}}, nil
+		drafts := []flow.Draft{{Kind: string(tipstaff.KindRunInterrupted), Body: flow.JSON(lost)}}
+		if requeue {
+			drafts = append(drafts, queuedDraft(tipstaff.RunQueued{Principal: row.User}))
+		}
+		return drafts, nil
 	})
 }
 

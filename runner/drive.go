@@ -20,6 +20,7 @@ import (
 // active is a run that this process drives.
 type active struct {
 	launch string
+	shared bool            // any server may drive it on, when it is time to
 	done   chan struct{}   // closed when it is over
 	driven tipstaff.Driven // how it ended, from then on
 
@@ -32,15 +33,9 @@ const linger = 10 * time.Minute
 
 // begin drives a run in this process until it ends, parks or is stopped.
 func (r *Runner) begin(run string, p program, who person) (*active, error) {
-	a := &active{launch: cmp.Or(who.launch, tipstaff.NewID(r.Now()).String()), done: make(chan struct{}), deferred: map[string]bool{}}
-	r.mu.Lock()
-	_, twice := r.drives[run]
-	if !twice {
-		r.drives[run] = a
-	}
-	r.mu.Unlock()
-	if twice {
-		return nil, flow.ErrBusy
+	a, err := r.enter(run, who)
+	if err != nil {
+		return nil, err
 	}
 	var own *turn
 	// A child has the turn of its parent, which waits for it: two places for one could
@@ -56,16 +51,56 @@ func (r *Runner) begin(run string, p program, who person) (*active, error) {
 		} else {
 			a.driven = p.shared().describe(flow.Outcome{Status: flow.Interrupted, Reason: "stopped"})
 		}
-		r.mu.Lock()
-		delete(r.drives, run)
-		r.ended.add(run, a.driven)
-		r.mu.Unlock()
-		r.transient.forget(run)
-		r.project(run)
-		close(a.done)
-		r.hasParked() // or ended
+		r.left(run, a)
 	}()
 	return a, nil
+}
+
+// beginWith drives a run that servers share, in the place that it has here; nil: it needs
+// none. One that is broken off because this process ends is for the others to drive on.
+func (r *Runner) beginWith(own *turn, run string, p program, who person) (*active, error) {
+	a, err := r.enter(run, who)
+	if err != nil {
+		own.leave()
+		return nil, err
+	}
+	a.shared = true
+	go func() {
+		a.driven = r.drive(run, p, a, who)
+		if own != nil && r.Stop.Err() != nil && a.driven.Outcome == string(flow.Interrupted) {
+			_ = r.takeIn(context.WithoutCancel(r.Stop), run) // else it is found when nobody drives it
+		}
+		own.leave()
+		r.left(run, a)
+	}()
+	return a, nil
+}
+
+// enter is the drive of a run, unless this process drives it already.
+func (r *Runner) enter(run string, who person) (*active, error) {
+	a := &active{launch: cmp.Or(who.launch, tipstaff.NewID(r.Now()).String()), done: make(chan struct{}), deferred: map[string]bool{}}
+	r.mu.Lock()
+	_, twice := r.drives[run]
+	if !twice {
+		r.drives[run] = a
+	}
+	r.mu.Unlock()
+	if twice {
+		return nil, flow.ErrBusy
+	}
+	return a, nil
+}
+
+// left tells everybody that a drive is over.
+func (r *Runner) left(run string, a *active) {
+	r.mu.Lock()
+	delete(r.drives, run)
+	r.ended.add(run, a.driven)
+	r.mu.Unlock()
+	r.transient.forget(run)
+	r.project(run)
+	close(a.done)
+	r.hasParked() // or ended
 }
 
 // endings are how the latest drives of this process ended, by run. What a store that
@@ -121,7 +156,8 @@ func (r *Runner) Wait(ctx context.Context, id tipstaff.ID) (tipstaff.Driven, err
 		case err != nil:
 			return tipstaff.Driven{}, explain(err, id)
 		}
-		if !r.held(row) || tipstaff.State(row.State).Terminal() {
+		waits := r.held(row) || row.Queued && r.Pool != nil
+		if !waits || tipstaff.State(row.State).Terminal() {
 			return r.rest(ctx, row, last)
 		}
 		select {
@@ -219,7 +255,7 @@ func (r *Runner) drive(run string, p program, a *active, who person) tipstaff.Dr
 				t.tellDifference(out.Err)
 			}
 		}
-		if out.Status != flow.ParkedRun || len(out.Gates) > 0 || out.WakeAt.IsZero() {
+		if out.Status != flow.ParkedRun || len(out.Gates) > 0 || out.WakeAt.IsZero() || a.shared {
 			return p.shared().describe(out)
 		}
 		select {

@@ -56,7 +56,7 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 		return tipstaff.Run{}, err
 	}
 	facts.Name, facts.Steps, facts.Head = program.Name, program.steps(), head
-	if row.Origin == tipstaff.OriginSupervisor || row.Origin == "engine" { // of others that makes no difference
+	if row.Origin == tipstaff.OriginSupervisor || row.Origin == tipstaff.OriginEngine { // of others that makes no difference
 		draft, err := readDraft(ctx, r.Store, row.ID)
 		if err != nil {
 			return tipstaff.Run{}, err
@@ -263,6 +263,9 @@ func (r *Runner) changedFiles(ctx context.Context, list string) (names []string)
 }
 
 func (r *Runner) alive(row flow.Row) bool {
+	if row.Owner != nil && r.pooled() && !r.lives(flow.Hold{Run: row.ID, Holder: row.Holder, Owner: *row.Owner}) {
+		return false
+	}
 	return row.Owner != nil && r.Alive(*row.Owner, row.Heartbeat, r.Now())
 }
 

@@ -209,7 +209,10 @@ func updated(u *tipstaff.DraftUpdated) flow.Draft {
 // that waits for nothing.
 func (r *Runner) ExecuteEnvelope(ctx context.Context, req tipstaff.ExecuteRequest) (none tipstaff.Started, err error) {
 	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, bringing(brings(req.NoFiles, req.Program)))
-	if err = cmp.Or(err, r.queue.room(row.User)); err != nil {
+	if err == nil {
+		err = r.roomFor(ctx, row.User, false)
+	}
+	if err != nil {
 		return none, err
 	}
 	if row.Kind != kindPipeline {
@@ -227,8 +230,7 @@ func (r *Runner) ExecuteEnvelope(ctx context.Context, req tipstaff.ExecuteReques
 		return none, explain(err, req.Run)
 	}
 	started := p.shared().started()
-	_, err = r.begin(row.ID, p, person{})
-	return started, explain(err, req.Run)
+	return started, explain(r.submitNew(ctx, p, person{}), req.Run)
 }
 
 // driveOn resumes a run that was started before. Its program is the one that it

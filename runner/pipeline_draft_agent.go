@@ -28,7 +28,10 @@ var routing = []string{"routing_rules", "default_next", "error_next", "denied_ne
 func (r *Runner) ExecuteAgent(ctx context.Context, req tipstaff.AgentRequest) (tipstaff.Started, error) {
 	made := tipstaff.NewID(r.Now())
 	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, bringing(len(req.Document) > 0))
-	if err = cmp.Or(err, r.queue.room(row.User)); err != nil {
+	if err == nil {
+		err = r.roomFor(ctx, row.User, false)
+	}
+	if err != nil {
 		return tipstaff.Started{}, err
 	}
 	for {

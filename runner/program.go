@@ -105,6 +105,7 @@ type draftBody struct {
 	origin      string // of the run; "": the runner's
 	key         string // of the request that makes it, and what that asks for
 	keyDigest   string
+	tied        bool   // what it works with is on one machine
 	worker      string // who was chosen for the task that a run is made for
 	acceptedVia string // of the intent.accept with which the run was made; "": it was made without
 

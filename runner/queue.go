@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"math"
@@ -26,6 +27,7 @@ type queue struct {
 	lines    map[string]*line
 	ring     *list.List       // of the *line of every user who waits; the first is served next
 	waiting  map[string]*turn // by run
+	freed    chan struct{}    // one place: somebody has left
 }
 
 // line is one user's part of the queue.
@@ -53,7 +55,7 @@ func newQueue(places, users int) *queue {
 		places = math.MaxInt
 	}
 	return &queue{places: places, free: places, reserved: reserve(places, users),
-		lines: map[string]*line{}, ring: list.New(), waiting: map[string]*turn{}}
+		lines: map[string]*line{}, ring: list.New(), waiting: map[string]*turn{}, freed: make(chan struct{}, 1)}
 }
 
 // reserve is how many places are for users who have none: one for each but one of
@@ -101,22 +103,76 @@ func (q *queue) room(user string) error {
 	if l := q.lines[user]; l != nil {
 		own = l.waiting.Len()
 	}
+	return crowded(user, own, len(q.waiting), maxQueue)
+}
+
+// crowded refuses one more of a user, where so many of theirs and of all wait already.
+func crowded(user string, own, all, most int) error {
 	switch {
-	case own >= maxQueue/2:
+	case own >= most/2:
 		return tipstaff.Errorf(tipstaff.QueueFull, "%d runs of %s wait for their turn already: that is half of the queue", own, user).WithHint("try again when some have ended")
-	case len(q.waiting) >= maxQueue:
-		return tipstaff.Errorf(tipstaff.QueueFull, "%d runs wait for their turn already", maxQueue).WithHint("try again when some have ended")
+	case all >= most:
+		return tipstaff.Errorf(tipstaff.QueueFull, "%d runs wait for their turn already", most).WithHint("try again when some have ended")
 	}
 	return nil
 }
 
 // roomFor refuses a run that the queue has no room for. One with a process of its own does
 // not wait here.
-func (r *Runner) roomFor(user string, detach bool) error {
-	if detach {
+func (r *Runner) roomFor(ctx context.Context, user string, detach bool) error {
+	switch {
+	case detach || r.pooled() && r.queue.hasPlace():
+		return nil
+	case !r.pooled():
+		return r.queue.room(user)
+	}
+	own, err := r.Store.CountRuns(ctx, flow.Query{Queued: true, User: user, Limit: maxShared})
+	all := 0
+	if err == nil {
+		all, err = r.Store.CountRuns(ctx, flow.Query{Queued: true, Limit: maxShared})
+	}
+	return cmp.Or(err, crowded(user, own, all, maxShared))
+}
+
+// take gives a run a place if its user can have one now; nil: it can not.
+func (q *queue) take(run, user string) *turn {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.line(user)
+	if q.free == 0 || !q.may(l) {
+		q.forget(l)
 		return nil
 	}
-	return r.queue.room(user)
+	q.free--
+	l.held++
+	return &turn{queue: q, line: l, run: run}
+}
+
+// hasPlace reports whether a place is free.
+func (q *queue) hasPlace() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.free > 0
+}
+
+// held is how many places a user has.
+func (q *queue) held(user string) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l := q.lines[user]; l != nil {
+		return l.held
+	}
+	return 0
+}
+
+// line is that of a user. Called with mu held.
+func (q *queue) line(user string) *line {
+	l := q.lines[user]
+	if l == nil {
+		l = &line{user: user, waiting: list.New()}
+		q.lines[user] = l
+	}
+	return l
 }
 
 // may reports whether a user who waits may have one more place.
@@ -133,11 +189,7 @@ func (q *queue) may(l *line) bool {
 func (q *queue) enter(run, user string) *turn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.lines[user]
-	if l == nil {
-		l = &line{user: user, waiting: list.New()}
-		q.lines[user] = l
-	}
+	l := q.line(user)
 	t := &turn{queue: q, line: l, run: run, come: make(chan struct{})}
 	t.at = l.waiting.PushBack(t)
 	q.waiting[run] = t
@@ -236,6 +288,10 @@ func (t *turn) leave() {
 	t.line.held--
 	q.serve()
 	q.forget(t.line)
+	select {
+	case q.freed <- struct{}{}:
+	default: // somebody is going to look
+	}
 }
 
 // excuse lets a run go on without a place: it was cancelled, and only comes to its end.
@@ -265,6 +321,6 @@ func (r *Runner) noteQueued(run string, t *turn) {
 		if tipstaff.State(tx.Row().State).Terminal() {
 			return nil, nil
 		}
-		return []flow.Draft{{Kind: string(tipstaff.KindRunQueued), Body: flow.JSON(body)}}, nil
+		return []flow.Draft{queuedDraft(body)}, nil
 	})
 }

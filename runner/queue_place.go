@@ -92,7 +92,7 @@ func (r *Runner) lookAtQueue(ctx context.Context) (map[string]int, error) {
 		daemon := flow.Owner{Host: q.Host, Boot: d.Boot, PidNS: d.PidNS, Pid: d.Pid, Start: d.Start}
 		alive, asked := lives[daemon]
 		if !asked {
-			alive = d.Pid != 0 && r.Alive(daemon, lastBeat(leased, daemon, q.At), r.Now())
+			alive = d.Pid == 0 && r.Pool != nil || d.Pid != 0 && r.Alive(daemon, lastBeat(leased, daemon, q.At), r.Now())
 			lives[daemon] = alive
 		}
 		if alive {

@@ -17,7 +17,7 @@ import (
 func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipstaff.Started, error) {
 	row, err := r.openToDrive(ctx, req.Run, tipstaff.ToolRunResume, answering(req.Presence))
 	if err == nil && !r.driving(row.ID) { // else it has a place, and is busy
-		err = r.roomFor(row.User, req.Detach)
+		err = r.roomFor(ctx, row.User, req.Detach)
 	}
 	if err != nil {
 		return tipstaff.Started{}, err
@@ -56,8 +56,7 @@ func (r *Runner) resume(ctx context.Context, row flow.Row, p tipstaff.Presence, 
 		started.Launched, err = r.launchAgain(ctx, row, opened, who)
 		return started, err
 	}
-	_, err = r.begin(row.ID, opened, who)
-	return started, err
+	return started, r.submit(ctx, row, opened, who)
 }
 
 // pending are the gates that a parked run and its children wait for, if none of

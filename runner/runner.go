@@ -70,9 +70,15 @@ type Config struct {
 	// MaxDriving is how many runs are driven at once; further ones wait for their turn.
 	// 0: all are.
 	MaxDriving int
-	Users      int              // who may start runs here, as far as that is known: each has a share of the places; 0: unknown
-	Grace      time.Duration    // that once calls are given; 0: 10 s
-	Now        func() time.Time // nil: time.Now
+	Users      int // who may start runs here, as far as that is known: each has a share of the places; 0: unknown
+	// Pool is the part of the store by which servers share its runs, of which this process is
+	// one if it Serves; nil: no other process drives what is started here. Scheduler decides
+	// where and when they are driven; nil: the servers do.
+	Pool      Pool
+	Serves    bool
+	Scheduler Scheduler
+	Grace     time.Duration    // that once calls are given; 0: 10 s
+	Now       func() time.Time // nil: time.Now
 	// Launcher starts processes that drive a run of their own, by the command line that
 	// Exec gives; Launches keeps what is known of them. nil: there are none. MaxRuns is how
 	// many there may be; 0: DefaultMaxRuns.
@@ -93,6 +99,7 @@ type Runner struct {
 
 	mu     sync.Mutex
 	drives map[string]*active
+	silent map[string]bool // holders of leases that were not renewed for too long
 	ended  endings
 	hosts  *hostPool
 	queue  *queue

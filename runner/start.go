@@ -33,7 +33,7 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 	if started, found, err := r.madeBefore(ctx, req.Key, digest); found || err != nil {
 		return started, err
 	}
-	if err := r.roomFor(userOf(ctx), req.Detach); err != nil {
+	if err := r.roomFor(ctx, userOf(ctx), req.Detach); err != nil {
 		return tipstaff.Started{}, err
 	}
 	req, err := r.located(req)
@@ -104,8 +104,7 @@ func (r *Runner) beginNew(ctx context.Context, run tipstaff.ID, v tipstaff.Valid
 	if err != nil {
 		return started, explain(err, run)
 	}
-	_, err = r.begin(run.String(), p, who)
-	return started, explain(err, run)
+	return started, explain(r.submitNew(ctx, p, who), run)
 }
 
 // prepared is a program that passed validation and preflight.
@@ -417,6 +416,7 @@ func (r *Runner) freeze(ctx context.Context, p *prepared) (draftBody, error) {
 	}
 	described := p.text.described()
 	body := draftBody{IntentDraft: tipstaff.IntentDraft{ProgramKind: described.Kind, Inputs: p.inputs, Bounds: p.bounds, Frozen: map[string]string{}, Pipeline: p.status, Files: p.files}}
+	body.tied = p.tied()
 	tools, err := registry.Freeze()
 	if err != nil {
 		return body, err
@@ -501,6 +501,10 @@ func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc
 	}
 	if body.Parent != nil {
 		row.Parent = body.Parent.Run
+	}
+	var err error
+	if row.Host, err = r.tie(ctx, &body); err != nil {
+		return err
 	}
 	return r.Store.Create(ctx, row, append(drafts, more...))
 }

@@ -164,6 +164,8 @@ var backTo = []struct {
 	format int
 	undo   string
 }{
+	{9, `DROP INDEX runs_queued; CREATE INDEX runs_queued ON runs (n) WHERE queued = 1;
+		ALTER TABLE runs DROP COLUMN host; ALTER TABLE runs DROP COLUMN driver; ALTER TABLE runs DROP COLUMN claimed`},
 	{8, `DROP INDEX runs_kind; DROP INDEX runs_kind_user; DROP INDEX runs_name; DROP INDEX runs_name_user; DROP INDEX runs_parent;
 		DROP INDEX runs_created; DROP INDEX runs_ended; DROP INDEX runs_state; CREATE INDEX runs_state ON runs (state, id); DROP TABLE run_labels; DROP TABLE run_search;
 		ALTER TABLE runs DROP COLUMN name; ALTER TABLE runs DROP COLUMN parent; ALTER TABLE runs DROP COLUMN ended; ALTER TABLE runs DROP COLUMN cost`},

@@ -64,7 +64,7 @@ func (t *Tx) acquire(run string, owner flow.Owner, checked *loading) (flow.Lease
 	if err != nil {
 		return flow.Lease{}, err
 	}
-	err = t.exec(`UPDATE runs SET holder = ?, owner = ?, heartbeat = ? WHERE n = ?`, t.s.holder, string(process), t.now.UnixNano(), st.n)
+	err = t.exec(`UPDATE runs SET holder = ?, owner = ?, heartbeat = ?, driver = ? WHERE n = ?`, t.s.holder, string(process), t.now.UnixNano(), owner.Kind, st.n)
 	if err != nil {
 		return flow.Lease{}, err
 	}

@@ -24,6 +24,7 @@ func (t *Tx) project(st *runState, r flow.Record) (err error) {
 		}
 	case tipstaff.KindRunQueued:
 		st.dirty = true
+		err = t.exec(`UPDATE runs SET claimed = 0 WHERE n = ?`, st.n)
 	case tipstaff.KindRunContinued:
 		st.cont, st.dirty = r.Seq, true
 	case tipstaff.KindRunCancelRequested:

@@ -91,9 +91,9 @@ func (t *Tx) create(run flow.NewRun) error {
 		return err
 	}
 	return t.exec(`INSERT INTO runs (id, "user", kind, origin, title, program, base, base_seq, session, envelope, request, thread, project, request_key, request_digest,
-		name, parent, created, updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		name, parent, host, created, updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		run.ID, run.User, run.Kind, run.Origin, run.Title, run.Program, run.Base, run.BaseSeq, run.Session, run.Envelope, run.Request, run.Thread,
-		run.Project, run.Key, run.KeyDigest, run.Name, run.Parent, t.now.UnixNano(), t.now.UnixNano())
+		run.Project, run.Key, run.KeyDigest, run.Name, run.Parent, run.Host, t.now.UnixNano(), t.now.UnixNano())
 }
 
 // enlist makes a new run be found by its labels and by what is searched for.
@@ -280,7 +280,7 @@ func (f *foreignTx) Gates(open bool) ([]flow.GateRow, error) {
 
 // selectRuns reads what scanRun takes.
 const selectRuns = `SELECT n, id, "user", kind, state, origin, title, program, epoch, owner, heartbeat, owned, cont, head, head_hash, fold, cancel, wake_at,
-	base, base_seq, created, updated, correction, session, envelope, request, thread, project, request_key, request_digest, launch,
+	base, base_seq, created, updated, correction, session, envelope, request, thread, project, request_key, request_digest, launch, holder, host, driver, queued,
 	(SELECT seq FROM records WHERE run = n ORDER BY seq DESC LIMIT 1),
 	(SELECT hash FROM records WHERE run = n ORDER BY seq DESC LIMIT 1) FROM runs WHERE `
 
@@ -291,12 +291,12 @@ func scanRun(r Row) (run flow.Row, err error) {
 		FoldSeq: r.Int(13), FoldHash: hashText(r.Bytes(14)), Fold: r.Bytes(15), Cancel: r.Int(16) > 0, WakeAt: r.Time(17),
 		Base: r.Text(18), BaseSeq: r.Int(19), Created: r.Time(20), Updated: r.Time(21), Correction: r.Int(22),
 		Session: r.Text(23), Envelope: r.Text(24), Request: r.Text(25), Thread: r.Text(26),
-		Project: r.Text(27), Key: r.Text(28), KeyDigest: r.Text(29),
+		Project: r.Text(27), Key: r.Text(28), KeyDigest: r.Text(29), Holder: r.Text(31), Host: r.Text(32), Driver: r.Text(33), Queued: r.Int(34) > 0,
 	}
 	// Records go on after the row. Where they end before it some were cut off: then
 	// the row still tells what the head was, and verify sees the difference.
-	if seq := r.Int(31); seq >= run.Head {
-		run.Head, run.HeadHash = seq, hashText(r.Bytes(32))
+	if seq := r.Int(35); seq >= run.Head {
+		run.Head, run.HeadHash = seq, hashText(r.Bytes(36))
 	}
 	if r[9] != nil {
 		run.Owner, err = ReadOwner(r.Bytes(9))
@@ -396,6 +396,9 @@ func whereRuns(q flow.Query) (where string, args []any) {
 	}
 	if q.Leased {
 		add("holder IS NOT NULL")
+	}
+	if q.Holder != "" {
+		add("holder = ?", q.Holder)
 	}
 	if q.Queued {
 		add("queued = 1") // as its index says

@@ -24,6 +24,7 @@ type Server struct {
 	Tools         Tools             `json:"tools" doc:""`
 	Timeout       document.Duration `json:"-" doc:"timeout,min=1ms,max=24h"`    // of tools without their own; 0: DefaultTimeout
 	MaxConcurrent int               `json:"max_concurrent" doc:",min=1,max=64"` // calls at once
+	Local         bool              `json:"local,omitempty" doc:""`             // what it keeps is on its machine: runs are driven where they were started
 
 	// Of a server that is a program of its own, spoken to over its input and output.
 	Command       []string          `json:"command,omitempty" doc:""`

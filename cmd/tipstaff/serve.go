@@ -30,9 +30,6 @@ import (
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
 
-// daemonOwner is how owners of runs are called that a later daemon takes up again.
-const daemonOwner = "daemon"
-
 // localUser is whose token a workspace makes that names none.
 const localUser = "local"
 
@@ -50,7 +47,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if err != nil {
 		return err
 	}
-	opened, err := s.openAs(ctx, o.Open, runner.Config{Origin: daemonOwner, Grace: o.ShutdownTimeout, MaxDriving: config.MaxDriving, Users: len(config.Tokens)})
+	opened, err := s.openAs(ctx, o.Open, runner.Config{Origin: tipstaff.OriginDaemon, Serves: true, Grace: o.ShutdownTimeout, MaxDriving: config.MaxDriving, Users: len(config.Tokens)})
 	if err != nil {
 		return err
 	}
@@ -89,18 +86,24 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	}
 	site := opened.site(seen)
 	// Whoever followed these runs before finds them driven, not left: nobody is answered
-	// until they are.
-	if told.TakenUp, err = opened.runner.TakeUp(ctx, daemonOwner); err != nil {
-		return err
+	// until they are. What servers share waits in the store for any of them.
+	if opened.runner.Pool == nil {
+		if told.TakenUp, err = opened.runner.TakeUp(ctx, tipstaff.OriginDaemon); err != nil {
+			return err
+		}
 	}
 	defer s.beforeStop(func() {
 		site.Quiesce()
 		server.Quiesce()
 	})()
-	go opened.runner.Expire(ctx, daemonOwner, func(err error) {
-		log.ErrorContext(ctx, "a gate has expired and its run cannot go on", "error", err.Error())
-	})
-	go opened.runner.Maintain(ctx, fmt.Sprintf("serve[%d]", os.Getpid()), func(err error) { log.ErrorContext(ctx, "runs cannot be recovered", "error", err.Error()) })
+	failing := func(what string) func(error) {
+		return func(err error) { log.ErrorContext(ctx, what, "error", err.Error()) }
+	}
+	go opened.runner.Expire(ctx, opened.runner.Origin, failing("a gate has expired and its run cannot go on"))
+	go opened.runner.Maintain(ctx, fmt.Sprintf("serve[%d]", os.Getpid()), failing("runs cannot be recovered"))
+	if opened.runner.Pool != nil {
+		go opened.runner.Share(ctx, failing("runs that wait for a server cannot be driven"))
+	}
 	served := make(chan error, 2)
 	go func() { served <- server.Serve(listener) }()
 	go func() { served <- site.Serve(pages) }()

@@ -303,7 +303,7 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 		if err != nil {
 			return err
 		}
-		store, config.Now = shared, shared.Now
+		store, config.Now, config.Pool = shared, shared.Now, shared
 	} else {
 		own, err := openStore(dir, o.ReadOnly, anchor)
 		if err != nil {

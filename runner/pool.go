@@ -1,0 +1,404 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
+	"github.com/tipstaff/tipstaff/workspace"
+)
+
+// Servers on several machines may drive the runs of one store. A run for which a server has
+// no place waits in the store, where any of them finds it; so do the runs of a server that
+// has died, or was stopped. Nobody assigns anything: whoever has a place takes what is next.
+
+// Pool is the part of a store by which servers share its runs.
+type Pool interface {
+	Holder() string // names this open store in the leases that it holds
+	Lines(ctx context.Context, host string) (users []string, err error)
+	Claim(ctx context.Context, host, user string) (run string, err error)
+	Holds(ctx context.Context) ([]flow.Hold, error)
+	Strays(ctx context.Context, kind string) (runs []string, err error)
+}
+
+// Scheduler decides where and when runs are driven, in the place of the servers themselves.
+type Scheduler interface {
+	// Schedule has a run driven, by a server on the machine that is named; "": by any. It
+	// holds for the time after it was called: one that is driven now is driven once more.
+	Schedule(ctx context.Context, run, host string) error
+}
+
+// How servers look after the runs that they share.
+const (
+	claimEvery = 500 * time.Millisecond // a run may wait so long beside a free place elsewhere
+	lookEvery  = 2 * time.Second
+	// silentAfter is how long an owner that nobody here can look at has not renewed its
+	// leases when its runs are taken from it: two of its heartbeats, and some. It is measured
+	// by looking, not by comparing clocks, and begins anew when the database did not answer:
+	// then nobody could renew anything.
+	silentAfter = 13 * time.Second
+	// maxShared is how many runs may wait in the queue that servers share, half of them of
+	// one user.
+	maxShared = 100_000
+)
+
+// pooled reports whether this process is one of the servers that share the runs of a store.
+func (r *Runner) pooled() bool { return r.Pool != nil && r.Serves }
+
+// submit has a run driven when its turn comes: by this process, or by whichever server takes
+// it from the queue.
+func (r *Runner) submit(ctx context.Context, row flow.Row, p program, who person) error {
+	if err := r.elsewhere(row); err != nil && !r.pooled() && r.Scheduler == nil {
+		return err
+	} else if r.Scheduler != nil && !who.Attended || err != nil {
+		return r.enqueue(ctx, row, who)
+	}
+	if !r.pooled() {
+		_, err := r.begin(row.ID, p, who)
+		return err
+	}
+	if own := r.queue.take(row.ID, row.User); own != nil {
+		_, err := r.beginWith(own, row.ID, p, who)
+		return err
+	}
+	return r.enqueue(ctx, row, who)
+}
+
+// submitNew is submit of a run that was just made, or is for the first time driven.
+func (r *Runner) submitNew(ctx context.Context, p program, who person) error {
+	c := p.shared()
+	row := flow.Row{ID: c.run, User: c.draft.User}
+	if r.Pool != nil {
+		var err error
+		if row, err = r.Store.Run(ctx, c.run); err != nil {
+			return err
+		}
+	}
+	return r.submit(ctx, row, p, who)
+}
+
+// elsewhere says of a run that is tied to another machine why it is not driven here.
+func (r *Runner) elsewhere(row flow.Row) error {
+	if row.Host == "" || r.Pool == nil || row.Host == r.Self("", "").Host {
+		return nil
+	}
+	return tipstaff.Errorf(tipstaff.WrongState, "run %s works with files of machine %s, and is driven there alone", row.ID, row.Host).
+		WithHint("resume it there, or have a server there do so: tipstaff serve")
+}
+
+// enqueue puts a run into the queue that servers share, with the answers that were given
+// for it in advance.
+func (r *Runner) enqueue(ctx context.Context, row flow.Row, who person) error {
+	self := r.Self(r.Origin, "")
+	body := tipstaff.RunQueued{Driven: r.queue.held(row.User), Places: r.MaxDriving, Principal: row.User, Host: self.Host, Answers: who.advance()}
+	err := r.Store.Write(context.WithoutCancel(ctx), row.ID, func(tx flow.Tx) ([]flow.Draft, error) {
+		switch now := tx.Row(); {
+		case tipstaff.State(now.State).Terminal():
+			return nil, flow.ErrEnded
+		case now.Epoch != row.Epoch || r.held(now):
+			return nil, flow.ErrBusy
+		case now.Queued:
+			return nil, nil // already
+		}
+		return []flow.Draft{queuedDraft(body)}, nil
+	})
+	if err == nil && r.Scheduler != nil {
+		err = r.Scheduler.Schedule(ctx, row.ID, row.Host)
+	}
+	return err
+}
+
+func queuedDraft(body tipstaff.RunQueued) flow.Draft {
+	return flow.Draft{Kind: string(tipstaff.KindRunQueued), Body: flow.JSON(body)}
+}
+
+// advance is what somebody answers beforehand; nil: nothing.
+func (p person) advance() *tipstaff.AdvanceAnswers {
+	if !p.Yes && !p.Accept && !p.draftOnly {
+		return nil
+	}
+	return &tipstaff.AdvanceAnswers{Yes: p.Yes, Accept: p.Accept, DraftOnly: p.draftOnly, By: p.by}
+}
+
+// Drive drives a run in this process until it rests, whoever else waits for a turn: it was
+// this process that was chosen for it.
+func (r *Runner) Drive(ctx context.Context, run string) (driven tipstaff.Driven, err error) {
+	defer func() { err = explain(err, idOf(run)) }()
+	row, err := r.Store.Run(ctx, run)
+	if err == nil && tipstaff.State(row.State).Terminal() {
+		return r.rest(ctx, row, driven)
+	}
+	if err == nil {
+		err = r.elsewhere(row)
+	}
+	if err == nil {
+		err = r.recoverAll(ctx, []flow.Row{row}, "drive")
+	}
+	if err != nil {
+		return driven, err
+	}
+	p, who, err := r.openQueued(ctx, run)
+	if err != nil {
+		return driven, err
+	}
+	a, err := r.beginWith(nil, run, p, who)
+	if err != nil {
+		return driven, err
+	}
+	<-a.done
+	return a.driven, nil
+}
+
+// Share drives the runs that wait in the queue which servers share, and looks after those
+// whose server has died, until ctx ends. failed is told what goes wrong.
+func (r *Runner) Share(ctx context.Context, failed func(error)) {
+	var both sync.WaitGroup
+	tell := func(err error) {
+		if err != nil && ctx.Err() == nil {
+			failed(err)
+		}
+	}
+	if r.Scheduler == nil {
+		both.Go(func() { every(ctx, claimEvery, r.queue.freed, func() { tell(r.claim(ctx)) }) })
+	}
+	var w watch
+	both.Go(func() { every(ctx, lookEvery, nil, func() { tell(r.lookAfter(ctx, &w)) }) })
+	both.Wait()
+}
+
+// every calls f again and again, and sooner when woken, until ctx ends.
+func every(ctx context.Context, pause time.Duration, woken <-chan struct{}, f func()) {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-woken:
+		}
+		f()
+	}
+}
+
+// claim takes runs from the queue as long as there are places for them here.
+func (r *Runner) claim(ctx context.Context) error {
+	for r.queue.hasPlace() && ctx.Err() == nil {
+		host := r.Self("", "").Host
+		users, err := r.Pool.Lines(ctx, host)
+		if err != nil {
+			return explain(err, tipstaff.ID{})
+		}
+		taken := false
+		for _, user := range users {
+			own := r.queue.take("", user)
+			if own == nil {
+				continue
+			}
+			run, err := r.Pool.Claim(ctx, host, user)
+			if run == "" || err != nil {
+				own.leave()
+				if err != nil {
+					return explain(err, tipstaff.ID{})
+				}
+				continue
+			}
+			if err := r.driveClaimed(ctx, run, own); err != nil && !errors.Is(err, flow.ErrBusy) {
+				return explain(err, idOf(run))
+			}
+			taken = true
+			break // the next is that of who has the fewest now
+		}
+		if !taken {
+			return nil
+		}
+	}
+	return nil
+}
+
+// driveClaimed drives a run in a place that is its own.
+func (r *Runner) driveClaimed(ctx context.Context, run string, own *turn) error {
+	p, who, err := r.openQueued(ctx, run)
+	if err != nil {
+		own.leave()
+		return err
+	}
+	_, err = r.beginWith(own, run, p, who)
+	return err
+}
+
+// openQueued opens a run that waited in the queue, with who answers its gates.
+func (r *Runner) openQueued(ctx context.Context, run string) (p program, who person, err error) {
+	row, err := r.Store.Run(ctx, run)
+	if err != nil {
+		return nil, who, err
+	}
+	fold, _, err := r.foldAt(ctx, row)
+	if err != nil {
+		return nil, who, err
+	}
+	if fold.Queue != nil && fold.Queue.Answers != nil {
+		a := fold.Queue.Answers
+		who = person{Presence: tipstaff.Presence{Yes: a.Yes, Accept: a.Accept}, draftOnly: a.DraftOnly, by: a.By}
+	}
+	p, err = openProgram(ctx, r.Store, run)
+	return p, who, err
+}
+
+// watch is what a server has seen of the owners that it cannot look at.
+type watch struct {
+	last   time.Time            // when it looked
+	owners map[string]lastHeard // by holder
+}
+
+type lastHeard struct {
+	beat time.Time // as it stands in the database
+	seen time.Time // when it was first seen to be so
+}
+
+// lookAfter finds the runs that somebody should drive and nobody does, and puts them into
+// the queue.
+func (r *Runner) lookAfter(ctx context.Context, w *watch) error {
+	holds, err := r.Pool.Holds(ctx)
+	if err != nil {
+		w.owners = nil
+		return explain(err, tipstaff.ID{})
+	}
+	r.setSilent(w.silent(holds, time.Now()))
+	var lost []flow.Row
+	for _, h := range holds {
+		if r.lives(h) {
+			continue
+		}
+		row, err := r.Store.Run(ctx, h.Run)
+		if err != nil {
+			return explain(err, idOf(h.Run))
+		}
+		lost = append(lost, row)
+	}
+	err = r.recoverAll(ctx, lost, "serve")
+	if r.Scheduler != nil { // it wakes runs, and drives those of a lost server again
+		return err
+	}
+	strays, serr := r.Pool.Strays(ctx, r.Origin)
+	err = errors.Join(err, explain(serr, tipstaff.ID{}))
+	for _, run := range strays {
+		err = errors.Join(err, explain(r.takeIn(ctx, run), idOf(run)))
+	}
+	return err
+}
+
+// silent are the holders that have not renewed their leases for too long.
+func (w *watch) silent(holds []flow.Hold, now time.Time) map[string]bool {
+	if now.Sub(w.last) > 2*lookEvery { // this process was stopped, or could not look
+		w.owners = nil
+	}
+	w.last = now
+	heard, silent := map[string]lastHeard{}, map[string]bool{}
+	for _, h := range holds {
+		if h.Heartbeat.After(heard[h.Holder].beat) {
+			heard[h.Holder] = lastHeard{h.Heartbeat, now}
+		}
+	}
+	for holder, h := range heard {
+		if known, ok := w.owners[holder]; ok && !h.beat.After(known.beat) {
+			heard[holder] = known
+			silent[holder] = now.Sub(known.seen) > silentAfter
+		}
+	}
+	w.owners = heard
+	return silent
+}
+
+// lives reports whether a lease is that of somebody who drives: of an owner that is silent,
+// whose process is gone, or that is this process and has given the run up, it is not.
+func (r *Runner) lives(h flow.Hold) bool {
+	if h.Holder == r.Pool.Holder() {
+		return r.driving(h.Run)
+	}
+	return !r.isSilent(h.Holder) && r.Alive(h.Owner, r.Now(), r.Now())
+}
+
+func (r *Runner) setSilent(holders map[string]bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.silent = holders
+}
+
+func (r *Runner) isSilent(holder string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.silent[holder]
+}
+
+// takeIn puts a run that strayed into the queue. A child goes on with its parent.
+func (r *Runner) takeIn(ctx context.Context, run string) error {
+	top, err := r.topOf(ctx, run)
+	if err == nil && top.ID == run {
+		err = r.enqueue(ctx, top, person{})
+	}
+	if errors.Is(err, flow.ErrBusy) || errors.Is(err, flow.ErrEnded) {
+		return nil // somebody else was faster
+	}
+	return err
+}
+
+// goesOn reports whether the run of an owner that died is for the servers to drive on.
+func (r *Runner) goesOn(ctx context.Context, row flow.Row) (bool, error) {
+	if r.Pool == nil || row.Owner == nil || row.Owner.Kind != tipstaff.OriginDaemon {
+		return false, nil
+	}
+	top, err := r.topOf(ctx, row.ID)
+	return top.ID == row.ID, err
+}
+
+// tied reports whether what a program works with is on one machine: files, the sessions of
+// a worker, or a server of which the manifest says so.
+func (p *prepared) tied() bool {
+	if p.files != nil {
+		return true
+	}
+	for _, a := range p.agents.settled {
+		if a.Way == pipeline.WayWorker {
+			return true
+		}
+	}
+	return local(p.manifest)
+}
+
+// tie is the machine that a new run is tied to: this one, or that of the run from which it
+// takes over what is there; "": none.
+func (r *Runner) tie(ctx context.Context, body *draftBody) (string, error) {
+	if r.Pool == nil {
+		return "", nil
+	}
+	source := ""
+	switch {
+	case body.ForkOf != nil:
+		source = body.ForkOf.Run
+	case body.Followup != nil:
+		source = body.Followup.ParentRunID
+	case body.tied:
+		return r.Self("", "").Host, nil
+	default:
+		return "", nil
+	}
+	row, err := r.Store.Run(ctx, source)
+	return row.Host, err
+}
+
+func local(m *workspace.Manifest) bool {
+	if m == nil {
+		return false
+	}
+	for _, s := range m.Servers {
+		if s.Local {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,87 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Several servers may drive the runs of one store. Those that wait for their turn stand in
+// the rows of runs; a server that has room takes one, and acquires it like any other.
+
+// claimValid is how long a run that a server has taken from the queue is left to it: it
+// acquires it at once, or has died.
+const claimValid = 20 * time.Second
+
+// maxStrays is how many strays are found at a time.
+const maxStrays = 200
+
+// Lines are the users with runs that wait for a server on this machine, or on any: those of
+// whom the fewest are driven first.
+func (s *Store) Lines(ctx context.Context, host string) (users []string, err error) {
+	err = s.db.Query(ctx, func(r Row) error { users = append(users, r.Text(0)); return nil },
+		`SELECT line."user" FROM (SELECT "user", min(n) AS first FROM runs WHERE queued = 1 AND claimed < ? AND host IN ('', ?) GROUP BY "user") AS line
+		LEFT JOIN (SELECT "user", count(*) AS driven FROM runs WHERE holder IS NOT NULL GROUP BY "user") AS busy ON busy."user" = line."user"
+		ORDER BY coalesce(driven, 0), first`, s.unclaimed(s.opts.Now()), host)
+	return users, err
+}
+
+// Claim takes the oldest run of a user's line that a server on this machine may drive; "":
+// others have taken them all.
+func (s *Store) Claim(ctx context.Context, host, user string) (run string, err error) {
+	next := `SELECT n, id FROM runs WHERE queued = 1 AND "user" = ? AND claimed < ? AND host IN ('', ?) ORDER BY n LIMIT 1`
+	if s.opts.Shared { // a row that another server is taking is passed over
+		next += ` FOR UPDATE SKIP LOCKED`
+	}
+	err = s.db.Do(ctx, &Op{Apply: func(t *Tx) error {
+		var n int64
+		run = ""
+		err := t.query(func(r Row) error { n, run = r.Int(0), r.Text(1); return nil }, next, user, s.unclaimed(t.now), host)
+		if err != nil || run == "" {
+			return err
+		}
+		return t.exec(`UPDATE runs SET claimed = ? WHERE n = ?`, t.now.UnixNano(), n)
+	}})
+	return run, err
+}
+
+// unclaimed is when a run was last taken, at most, that may be taken now.
+func (s *Store) unclaimed(now time.Time) int64 { return now.Add(-claimValid).UnixNano() }
+
+// Holds are all leases, without what is known of their runs.
+func (s *Store) Holds(ctx context.Context) (holds []flow.Hold, err error) {
+	err = s.db.Query(ctx, func(r Row) error {
+		owner, err := ReadOwner(r.Bytes(2))
+		if err == nil {
+			holds = append(holds, flow.Hold{Run: r.Text(0), Holder: r.Text(1), Owner: *owner, Heartbeat: r.Time(3)})
+		}
+		return err
+	}, `SELECT id, holder, owner, heartbeat FROM runs WHERE holder IS NOT NULL`)
+	return holds, err
+}
+
+// Strays are runs that nobody drives although owners of this kind should: those whose timer
+// has come, and those that were made by a server which died before it had them driven.
+func (s *Store) Strays(ctx context.Context, kind string) (runs []string, err error) {
+	now := s.opts.Now()
+	each := func(r Row) error { runs = append(runs, r.Text(0)); return nil }
+	err = s.db.Query(ctx, each, `SELECT id FROM runs WHERE wake_at <= ? AND holder IS NULL AND queued = 0 AND owned = 'run.parked' AND driver = ?
+		AND state NOT IN ('completed', 'failed', 'cancelled') ORDER BY wake_at LIMIT ?`, now.UnixNano(), kind, int64(maxStrays))
+	if err == nil {
+		err = s.db.Query(ctx, each, `SELECT id FROM runs WHERE owned = '' AND holder IS NULL AND state NOT IN ('completed', 'failed', 'cancelled')
+			AND state <> 'drafting' AND queued = 0 AND origin = ? AND base = '' AND launch IS NULL AND created < ? ORDER BY n LIMIT ?`,
+			kind, s.unclaimed(now), int64(maxStrays))
+	}
+	return runs, err
+}
+
+// Tie ties a run to a machine, unless it is tied to one.
+func (s *Store) Tie(ctx context.Context, run, host string) error {
+	return s.db.Do(ctx, &Op{Apply: func(t *Tx) error {
+		if err := t.alone("run " + run); err != nil {
+			return err
+		}
+		return t.exec(`UPDATE runs SET host = ? WHERE id = ? AND host = ''`, host, run)
+	}})
+}
