@@ -50,6 +50,7 @@ type Run struct {
 	ControlReason string  `json:"control_reason,omitempty"`
 	Stage         string  `json:"stage,omitempty"`  // of a pipeline: the one that it is in
 	Queued        *Queued `json:"queued,omitempty"` // it waits for its turn; nil: it does not
+	Host          string  `json:"host,omitempty"`   // the machine that alone can drive it: what it works with is there; "": any
 
 	// LastDrive is how the run was left by whoever drove it last; nil: it has ended.
 	LastDrive *LastDrive `json:"last_drive,omitempty"`

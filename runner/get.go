@@ -68,7 +68,7 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 	if run.ControlReason == tipstaff.DaemonRun && run.Origin == r.Origin && tipstaff.CallerFrom(ctx).Surface == "mcp" {
 		run.Control, run.ControlReason = tipstaff.Controllable, ""
 	}
-	run.Dir, run.Project = r.RunDir(row.ID), row.Project
+	run.Dir, run.Project, run.Host = r.RunDir(row.ID), row.Project, row.Host
 	if row.Session != "" {
 		run.Turn = r.turnStatus(ctx, row, program.Agent, program.Message)
 	}

@@ -187,7 +187,7 @@ func every(ctx context.Context, pause time.Duration, woken <-chan struct{}, f fu
 
 // claim takes runs from the queue as long as there are places for them here.
 func (r *Runner) claim(ctx context.Context) error {
-	for r.queue.hasPlace() && ctx.Err() == nil {
+	for r.queue.hasPlace() && r.Stop.Err() == nil && ctx.Err() == nil {
 		host := r.Self("", "").Host
 		users, err := r.Pool.Lines(ctx, host)
 		if err != nil {
