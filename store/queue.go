@@ -75,13 +75,3 @@ func (s *Store) Strays(ctx context.Context, kind string) (runs []string, err err
 	}
 	return runs, err
 }
-
-// Tie ties a run to a machine, unless it is tied to one.
-func (s *Store) Tie(ctx context.Context, run, host string) error {
-	return s.db.Do(ctx, &Op{Apply: func(t *Tx) error {
-		if err := t.alone("run " + run); err != nil {
-			return err
-		}
-		return t.exec(`UPDATE runs SET host = ? WHERE id = ? AND host = ''`, host, run)
-	}})
-}
