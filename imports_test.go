@@ -24,7 +24,7 @@ var levels = map[string]int{
 	"canon": -1, // which even the journal stands on
 	".":     0, "flow": 0, "journal": 0, "document": 0, "docs/prompts": 0,
 	"tool": 1, "tool/builtin": 1, "workspace": 1, "supervisor": 1, "worker": 1, "skill": 1, "policy": 1, "policy/sqlguard": 1, "cortex": 1, "delivery": 1, "pb": 1,
-	"plan": 2, "pipeline": 2, "agent": 2, "store": 2, "store/files": 2, "process": 2,
+	"plan": 2, "pipeline": 2, "agent": 2, "store": 2, "store/files": 2, "store/bucket": 2, "process": 2,
 	"runner": 3, "telemetry": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,
 	"cli": 4, "rpc": 4, "web": 4, "web/page": 4, "mcpserver": 4, "e2e": 4, "test/cmdtest": 4,
 	"cmd/tipstaff": 5, "cmd/bench": 5, "test/mcp": 5, "test/clis": 5, "test/grpc": 5, "test/control": 5, "test/mutate": 5, "test/report": 5, "test/webtest": 5, "examples/fileserver": 5,
@@ -53,6 +53,7 @@ var also = map[string][]string{
 	"tool":            {"policy", "workspace", "tool/builtin", "supervisor"},
 	"tool/builtin":    {"policy", "supervisor"}, // it starts programs
 	"policy/sqlguard": {"policy"},
+	"store/bucket":    {"store/files"},     // objects may be files, written whole
 	"store/files":     {"store"},           // the keys that it reads are a ring of the store
 	"document":        {"."},               // its problems are those that surfaces show
 	".":               {"flow", "journal"}, // types travel: one gate, one ledger, one type for each body
@@ -64,9 +65,10 @@ var reserved = map[string][]string{
 	"database/sql":                           {"sqlite", "postgres", "cmd/bench"}, // the bench measures the bare thing beside ours
 	"modernc.org/sqlite":                     {"sqlite", "cmd/bench"},
 	"github.com/jackc/pgx":                   {"postgres"},
+	"github.com/minio":                       {"store/bucket"},
 	"go.temporal.io/sdk":                     {"temporal"},
-	"os/exec":                                {"supervisor", "cmd/tipstaff", "tool/builtin", "tool/tooltest", "cmd/bench", "test/cmdtest", "test/clis/cursor", "test/mutate"},                        // the built-in tools and the command look programs up, and start none (see below)
-	"net/http":                               {"tool/builtin", "tool", "provider", "telemetry", "web", "web/page", "mcpserver", "e2e", "cmd/tipstaff", "cmd/bench", "test/clis/api", "test/webtest"}, // the bench also plays the vendor of a model
+	"os/exec":                                {"supervisor", "cmd/tipstaff", "tool/builtin", "tool/tooltest", "cmd/bench", "test/cmdtest", "test/clis/cursor", "test/mutate"},                                        // the built-in tools and the command look programs up, and start none (see below)
+	"net/http":                               {"tool/builtin", "tool", "provider", "telemetry", "store/bucket", "web", "web/page", "mcpserver", "e2e", "cmd/tipstaff", "cmd/bench", "test/clis/api", "test/webtest"}, // the bench also plays the vendor of a model
 	"google.golang.org/grpc":                 {"rpc", "pb", "cmd/bench"},
 	"go.opentelemetry.io/otel":               {"telemetry", "tool", "cmd/tipstaff"},
 	"go.opentelemetry.io/otel/sdk":           {"telemetry"},

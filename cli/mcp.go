@@ -18,6 +18,7 @@ import (
 type MCPOptions struct {
 	Workspace string // as the command line names it; "": TIPSTAFF_WORKSPACE, else this folder if it is one
 	Store     string // the address of a database with its runs; "": they are in the folder
+	Blobs     string // the address of a bucket for large payloads of that database; "": it has them
 	HTTP      string // address; "": standard input and output
 	ReadOnly  bool
 	AllowDirs []string // folders beside the workspace that requests may name
@@ -89,7 +90,7 @@ func (o *mcpOptions) run(ctx context.Context) (err error) {
 	}
 	if o.config == "" {
 		o.Workspace, o.JSON = o.workspace, o.json
-		o.Store = o.storeAddress()
+		o.Store, o.Blobs = o.storeAddress(), o.blobsAddress()
 		return o.env.MCP(ctx, o.MCPOptions, o.announceMCP)
 	}
 	dir, err := filepath.Abs(o.workspaceDir())

@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/bucket"
 	"github.com/tipstaff/tipstaff/store/files"
 )
 
@@ -30,7 +30,9 @@ type Options struct {
 	UserKey bool
 	// Lives is Alive by the clock that the machines share; nil: as Alive.
 	Lives func(owner flow.Owner, heartbeat, now time.Time) bool
-	// DownLimit is how long a database that does not answer is waited for. 0: a minute.
+	// Bucket is where large payloads are kept; nil: in the database.
+	Bucket bucket.Bucket
+	// DownLimit is how long a database or bucket that does not answer is waited for. 0: a minute.
 	DownLimit time.Duration
 }
 
@@ -304,29 +306,3 @@ func (db *database) Submit(o *store.Op, done func(error)) { db.writer.Submit(o, 
 
 // Do implements [store.DB].
 func (db *database) Do(ctx context.Context, o *store.Op) error { return db.writer.Do(ctx, o) }
-
-// PutBlob implements [store.DB].
-func (db *database) PutBlob(digest journal.Hash, data []byte) error {
-	return db.use(context.Background(), func(c *conn) error {
-		return c.now(`INSERT INTO blob_data (digest, data) VALUES (?, ?) ON CONFLICT DO NOTHING`, digest[:], data)
-	})
-}
-
-// GetBlob implements [store.DB].
-func (db *database) GetBlob(digest journal.Hash) (data []byte, err error) {
-	err = db.use(context.Background(), func(c *conn) error {
-		return c.Query(context.Background(), func(r store.Row) error { data = r.Bytes(0); return nil }, `SELECT data FROM blob_data WHERE digest = ?`, digest[:])
-	})
-	if err == nil && data == nil {
-		err = fmt.Errorf("%w: %s", flow.ErrNoBlob, digest)
-	}
-	if err == nil && journal.Sum(data) != digest {
-		err = fmt.Errorf("%w: blob %s is not what was stored", store.ErrDamaged, digest)
-	}
-	return data, err
-}
-
-// RemoveBlob implements [store.DB].
-func (db *database) RemoveBlob(digest journal.Hash) error {
-	return db.use(context.Background(), func(c *conn) error { return c.now(`DELETE FROM blob_data WHERE digest = ?`, digest[:]) })
-}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -135,12 +136,19 @@ func (r *Runner) integrity(ctx context.Context, id tipstaff.ID, opts *journal.Op
 		opts.Heads = []journal.Head{remembered} // where it must end
 	}
 	met := remembered.Seq == 0
-	opts.Blob = func(h journal.Hash) ([]byte, error) { return r.Store.Blob(ctx, h.String()) }
-	v := journal.NewVerifier(opts)
 	var (
+		down      error // what cannot be asked for is not missing
 		envelopes [][]byte
 		gates     []flow.Stored // that open and close them
 	)
+	opts.Blob = func(h journal.Hash) ([]byte, error) {
+		data, err := r.Store.Blob(ctx, h.String())
+		if errors.Is(err, flow.ErrStoreDown) {
+			down = err
+		}
+		return data, err
+	}
+	v := journal.NewVerifier(opts)
 	err = eachRecord(ctx, r.Store, run, 0, func(s flow.Stored) error {
 		h := journal.Hash(s.Hash)
 		rec, err := v.Add(s.Bytes, &h)
@@ -158,6 +166,9 @@ func (r *Runner) integrity(ctx context.Context, id tipstaff.ID, opts *journal.Op
 		return journal.Result{}, err
 	}
 	res := v.Close()
+	if down != nil {
+		return journal.Result{}, down
+	}
 	if !met && len(opts.Heads) == 0 {
 		add(&res, journal.Fault{Seq: remembered.Seq, Code: journal.ErrTruncated,
 			Message: fmt.Sprintf("the run row remembers record %d with the hash %s", remembered.Seq, remembered.Hash)})

@@ -208,7 +208,7 @@ func (f folder) blob(digest journal.Hash) string {
 
 // PutBlob implements [store.DB]. It has the patience for a full disk that the writer
 // has.
-func (db *database) PutBlob(digest journal.Hash, data []byte) error {
+func (db *database) PutBlob(_ store.Conn, digest journal.Hash, data []byte) error {
 	if db.writer == nil {
 		return db.refusal
 	}
@@ -250,8 +250,9 @@ func (db *database) GetBlob(digest journal.Hash) ([]byte, error) {
 	return data, err
 }
 
-// RemoveBlob implements [store.DB].
-func (db *database) RemoveBlob(digest journal.Hash) error {
+// RemoveBlob implements [store.DB]. If the transaction is rolled back, the row names a blob
+// that is gone, and nobody else does; putting it makes it anew.
+func (db *database) RemoveBlob(_ store.Conn, digest journal.Hash) error {
 	if err := os.Remove(db.dir.blob(digest)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

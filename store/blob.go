@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -32,7 +33,7 @@ func (s *Store) detach(drafts []flow.Draft) (light []flow.Draft, blobs []blob, e
 		body, err := journal.Detach(d.Kind, d.Note, d.Body, func(data []byte) (journal.Hash, error) {
 			b := blob{journal.Sum(data), data}
 			blobs = append(blobs, b)
-			return b.digest, s.db.PutBlob(b.digest, b.data)
+			return b.digest, s.db.PutBlob(nil, b.digest, b.data)
 		})
 		if err != nil {
 			return nil, nil, err
@@ -55,20 +56,17 @@ func (t *Tx) putBlobs(blobs []blob) error {
 		if err := t.alone("blob " + b.digest.String()); err != nil {
 			return err
 		}
-		err := t.query(nothing, `INSERT INTO blobs (digest, size, created) VALUES (?, ?, ?) ON CONFLICT (digest) DO UPDATE SET created = excluded.created RETURNING size`,
+		err := t.exec(`INSERT INTO blobs (digest, size, created) VALUES (?, ?, ?) ON CONFLICT (digest) DO UPDATE SET created = excluded.created`,
 			b.digest.String(), int64(len(b.data)), t.now.UnixNano())
-		if err != nil {
-			return err
+		if err == nil {
+			err = t.s.db.PutBlob(t.c, b.digest, b.data)
 		}
-		if err := t.s.db.PutBlob(b.digest, b.data); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-// nothing is wanted of a row but that its statement was performed.
-func nothing(Row) error { return nil }
 
 // keepBlob records that the run needs a blob. Not everything that has a digest
 // is stored as one.
@@ -82,7 +80,7 @@ func (s *Store) PutBlob(ctx context.Context, data []byte) (string, error) {
 		return "", fmt.Errorf("%w: a blob of %d bytes, %d are the most", journal.ErrTooLarge, len(data), journal.MaxPayload)
 	}
 	b := blob{journal.Sum(data), data}
-	err := s.db.PutBlob(b.digest, b.data)
+	err := s.db.PutBlob(nil, b.digest, b.data)
 	if err == nil {
 		err = s.db.Do(ctx, &Op{Drafts: 1, Apply: func(t *Tx) error { return t.putBlobs([]blob{b}) }})
 	}
@@ -119,7 +117,7 @@ func (s *Store) Collect(ctx context.Context) (removed int, err error) {
 	err = s.db.Do(ctx, &Op{Drafts: 1, Apply: func(t *Tx) error {
 		old, err := scan.update(context.Background(), t.c)
 		if err == nil {
-			removed, err = t.collect(old, scan.found)
+			removed, err = t.collect(old, scan)
 		}
 		return err
 	}})
@@ -127,32 +125,40 @@ func (s *Store) Collect(ctx context.Context) (removed int, err error) {
 }
 
 // collect removes old blobs, and remembers who names the others.
-func (t *Tx) collect(old map[string]bool, found map[string]int64) (removed int, err error) {
-	for digest := range old {
-		if run, named := found[digest]; named {
+func (t *Tx) collect(old map[string]bool, m mentions) (removed int, err error) {
+	for _, digest := range slices.Sorted(maps.Keys(old)) {
+		if run, named := m.found[digest]; named {
 			if err := t.exec(`INSERT INTO blob_refs (run, digest) VALUES (?, ?) ON CONFLICT DO NOTHING`, run, digest); err != nil {
 				return 0, err
 			}
 			continue
 		}
-		h, err := journal.ParseHash(digest)
-		if err == nil {
-			err = t.alone("blob " + digest)
-		}
-		if err == nil {
-			err = t.query(nothing, `DELETE FROM blobs WHERE digest = ? RETURNING size`, digest)
-		}
-		if err == nil {
-			// Inside the transaction, so that nobody enters the blob again meanwhile. If
-			// it is rolled back, the row names a blob that is gone; putting it makes it anew.
-			err = t.s.db.RemoveBlob(h)
-		}
+		gone, err := t.removeBlob(digest, m.before)
 		if err != nil {
 			return 0, err
 		}
-		removed++
+		if gone {
+			removed++
+		}
 	}
 	return removed, nil
+}
+
+// removeBlob removes a blob, unless another process has stored it again, or named it, since
+// it was found to be old.
+func (t *Tx) removeBlob(digest string, before time.Time) (gone bool, err error) {
+	h, err := journal.ParseHash(digest)
+	if err == nil {
+		err = t.alone("blob " + digest)
+	}
+	if err == nil {
+		err = t.query(func(Row) error { gone = true; return nil },
+			`DELETE FROM blobs WHERE digest = ? AND created < ? AND NOT EXISTS (SELECT 1 FROM blob_refs r WHERE r.digest = blobs.digest) RETURNING size`, digest, before.UnixNano())
+	}
+	if err != nil || !gone {
+		return false, err
+	}
+	return true, t.s.db.RemoveBlob(t.c, h)
 }
 
 // mentions looks for digests in the bytes of records. Programs name what they

@@ -128,7 +128,7 @@ func (m *memory) Do(_ context.Context, op *store.Op) error {
 
 func (m *memory) Submit(op *store.Op, done func(error)) { done(m.Do(context.Background(), op)) }
 
-func (m *memory) PutBlob(h journal.Hash, data []byte) error {
+func (m *memory) PutBlob(_ store.Conn, h journal.Hash, data []byte) error {
 	m.blobs.Store(h, slices.Clone(data))
 	return nil
 }
@@ -140,7 +140,7 @@ func (m *memory) GetBlob(h journal.Hash) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %s", flow.ErrNoBlob, h)
 }
 
-func (m *memory) RemoveBlob(h journal.Hash) error {
+func (m *memory) RemoveBlob(_ store.Conn, h journal.Hash) error {
 	m.blobs.Delete(h)
 	return nil
 }

@@ -45,13 +45,15 @@ type DB interface {
 	// has failed. Ops are performed in the order in which they were submitted.
 	Submit(op *Op, done func(error))
 
-	// PutBlob makes data durable under its digest. To put it again is no error.
-	PutBlob(journal.Hash, []byte) error
+	// PutBlob makes data durable under its digest. To put it again is no error. It is
+	// called before the transaction that enters the blob, with a nil Conn, and once more in
+	// it: somebody may have removed the blob in between. There it must be quick.
+	PutBlob(Conn, journal.Hash, []byte) error
 	// GetBlob returns what was put; flow.ErrNoBlob.
 	GetBlob(journal.Hash) ([]byte, error)
 	// RemoveBlob forgets a blob. It is called in the transaction that removes its
 	// row; to remove one that is not there is no error.
-	RemoveBlob(journal.Hash) error
+	RemoveBlob(Conn, journal.Hash) error
 }
 
 // Querier runs statements that read. Their placeholders are question marks, and

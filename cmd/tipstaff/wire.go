@@ -29,6 +29,7 @@ import (
 	"github.com/tipstaff/tipstaff/provider"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/sqlite"
+	"github.com/tipstaff/tipstaff/store/bucket"
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/telemetry"
 	"github.com/tipstaff/tipstaff/tool"
@@ -259,10 +260,14 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 	dir := filepath.Join(workspace, storeFolder)
 	if o.Store != "" {
 		// The processes of runs find it there, and those of tools do not.
-		if err := os.Setenv("TIPSTAFF_STORE", o.Store); err != nil {
+		if err := errors.Join(os.Setenv("TIPSTAFF_STORE", o.Store), os.Setenv("TIPSTAFF_BLOBS", o.Blobs)); err != nil {
 			return nil, err
 		}
 		return opened, opened.fill(ctx, config, dir, o)
+	}
+	if o.Blobs != "" {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "--blobs or TIPSTAFF_BLOBS is for a store in a database: a folder keeps its payloads in %s", filepath.Join(dir, "blobs")).
+			WithHint("name the database with --store or TIPSTAFF_STORE, or leave out the address for blobs")
 	}
 	if _, err := os.Stat(dir); (o.ReadOnly || o.Starts) && errors.Is(err, fs.ErrNotExist) {
 		untouched := config
@@ -299,7 +304,11 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 	anchor := sync.OnceValues(func() (string, error) { return runner.AnchorFile(config.Workspace) })
 	var store keeper
 	if o.Store != "" {
-		shared, err := openDatabase(ctx, o.Store, dir, anchor)
+		blobs, err := openBucket(ctx, o.Blobs, o.Starts || config.Origin == daemonOwner)
+		if err != nil {
+			return err
+		}
+		shared, err := openDatabase(ctx, o.Store, dir, blobs, anchor)
 		if err != nil {
 			return err
 		}
@@ -387,9 +396,30 @@ func openStore(dir string, mayRead bool, anchor func() (string, error)) (*sqlite
 	return store, unusable(err)
 }
 
+// openBucket opens the place for large payloads; nil: the database has them. check finds out
+// before runs begin whether it can be used; others may not need it, and see when they do.
+func openBucket(ctx context.Context, address string, check bool) (bucket.Bucket, error) {
+	if address == "" {
+		return nil, nil
+	}
+	b, err := bucket.Open(address)
+	if err != nil {
+		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: err.Error(), Hint: "see --blobs or TIPSTAFF_BLOBS", Err: err}
+	}
+	if check {
+		ctx, cancel := context.WithTimeout(ctx, bucketLimit)
+		defer cancel()
+		err = b.Check(ctx)
+	}
+	return b, unusable(err)
+}
+
+// bucketLimit is how long a bucket has to say that it can be used.
+const bucketLimit = 10 * time.Second
+
 // openDatabase opens a store that machines share. The folder has the keys.
-func openDatabase(ctx context.Context, address, dir string, anchor func() (string, error)) (*postgres.Store, error) {
-	o := &postgres.Options{Folder: dir, UserKey: true, Lives: supervisor.Alive}
+func openDatabase(ctx context.Context, address, dir string, blobs bucket.Bucket, anchor func() (string, error)) (*postgres.Store, error) {
+	o := &postgres.Options{Folder: dir, UserKey: true, Lives: supervisor.Alive, Bucket: blobs}
 	o.Anchor = anchor
 	store, err := postgres.Open(ctx, address, o)
 	return store, unusable(err)

@@ -1,0 +1,181 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/bucket"
+)
+
+// Payloads are rows of blob_data, or objects in a bucket. The database says which, and no
+// transaction waits for a bucket:
+//
+//   - A row of blob_objects says "putting" before the object is made, and "there" when it is
+//     durable; only then a transaction enters the blob, and records may name it.
+//   - A transaction that removes a blob leaves "going". The object is removed after it is
+//     committed. That is final, and does no harm to who puts the same payload again
+//     meanwhile, for that is an object with another name.
+//   - Who enters a blob makes sure in its transaction that an object is still "there", which
+//     locks its row. Otherwise it keeps the payload in the database.
+
+// bucketOver is how long a payload is that is kept in the database, if there is a bucket.
+const bucketOver = 1 << 20
+
+// PutBlob implements [store.DB].
+func (db *database) PutBlob(c store.Conn, digest journal.Hash, data []byte) error {
+	const insert = `INSERT INTO blob_data (digest, data) VALUES (?, ?) ON CONFLICT DO NOTHING`
+	switch {
+	case c != nil:
+		there, err := store.Number(context.Background(), c, `WITH kept AS (UPDATE blob_objects SET at = ? WHERE digest = ? AND state = 'there' RETURNING 1)
+			SELECT (SELECT count(*) FROM kept) + (SELECT count(*) FROM blob_data WHERE digest = ?)`, db.opts.Now().UnixNano(), digest.String(), digest[:])
+		if err == nil && there == 0 {
+			err = c.Exec(insert, digest[:], data)
+		}
+		return err
+	case db.opts.Bucket != nil && len(data) > bucketOver:
+		return db.putObject(digest, data)
+	}
+	return db.use(context.Background(), func(c *conn) error { return c.now(insert, digest[:], data) })
+}
+
+// object is a row of blob_objects.
+type object struct{ name, place string }
+
+// objects are those that hold a payload.
+func (db *database) objects(digest journal.Hash) (list []object, err error) {
+	err = db.Query(context.Background(), func(r store.Row) error {
+		list = append(list, object{r.Text(0), r.Text(1)})
+		return nil
+	}, `SELECT name, place FROM blob_objects WHERE digest = ? AND state = 'there' ORDER BY at DESC, name`, digest.String())
+	return list, err
+}
+
+// putObject makes an object that holds a payload, unless there is one.
+func (db *database) putObject(digest journal.Hash, data []byte) error {
+	list, err := db.objects(digest)
+	if err != nil {
+		return err
+	}
+	for _, o := range list {
+		var size int64
+		err := db.ask(func(ctx context.Context, b bucket.Bucket) (err error) { size, err = b.Size(ctx, o.name); return err })
+		if err == nil && size == int64(len(data)) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	name := digest.Hex()[:2] + "/" + digest.Hex() + "-" + rand.Text()
+	err = db.use(context.Background(), func(c *conn) error {
+		return c.now(`INSERT INTO blob_objects (name, digest, place, at, state) VALUES (?, ?, ?, ?, 'putting')`, name, digest.String(), db.opts.Bucket.String(), db.opts.Now().UnixNano())
+	})
+	if err == nil {
+		err = db.ask(func(ctx context.Context, b bucket.Bucket) error { return b.Put(ctx, name, data) })
+	}
+	if err != nil {
+		return err
+	}
+	there := false
+	err = db.Query(context.Background(), func(store.Row) error { there = true; return nil },
+		`UPDATE blob_objects SET state = 'there' WHERE name = ? AND state = 'putting' RETURNING 1`, name)
+	if err == nil && !there {
+		err = fmt.Errorf("%w: %s: it took longer than %v to put object %s, which was removed meanwhile; try again", flow.ErrStoreDown, db.opts.Bucket, store.BlobAge, name)
+	}
+	return err
+}
+
+// ask does something with the bucket, with patience while it does not answer.
+func (db *database) ask(f func(context.Context, bucket.Bucket) error) error {
+	for since, pause := time.Now(), 10*time.Millisecond; ; pause = min(2*pause, time.Second) {
+		ctx, cancel := context.WithTimeout(context.Background(), db.opts.DownLimit/2) // a connection that hangs is not all that is tried
+		err := f(ctx, db.opts.Bucket)
+		cancel()
+		switch {
+		case err == nil, errors.Is(err, fs.ErrNotExist):
+			return err
+		case !errors.Is(err, bucket.ErrUnreachable), time.Since(since)+pause > db.opts.DownLimit:
+			return fmt.Errorf("%w: %w; then resume: what was acknowledged is safe", flow.ErrStoreDown, err)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// GetBlob implements [store.DB].
+func (db *database) GetBlob(digest journal.Hash) (data []byte, err error) {
+	err = db.Query(context.Background(), func(r store.Row) error { data = r.Bytes(0); return nil }, `SELECT data FROM blob_data WHERE digest = ?`, digest[:])
+	switch {
+	case err != nil:
+		return nil, err
+	case data == nil:
+		return db.getObject(digest)
+	case journal.Sum(data) != digest:
+		return nil, fmt.Errorf("%w: blob %s is not what was stored", store.ErrDamaged, digest)
+	}
+	return data, nil
+}
+
+// getObject reads a payload from the bucket, and returns nothing that it is not.
+func (db *database) getObject(digest journal.Hash) ([]byte, error) {
+	list, err := db.objects(digest)
+	if err != nil {
+		return nil, err
+	}
+	err = fmt.Errorf("%w: %s", flow.ErrNoBlob, digest)
+	for _, o := range list {
+		if db.opts.Bucket == nil {
+			return nil, fmt.Errorf("%w: blob %s is object %s of %s: name that place with --blobs or TIPSTAFF_BLOBS", flow.ErrStoreDown, digest, o.name, o.place)
+		}
+		var data []byte
+		failed := db.ask(func(ctx context.Context, b bucket.Bucket) (err error) { data, err = b.Get(ctx, o.name); return err })
+		switch {
+		case errors.Is(failed, fs.ErrNotExist):
+			err = fmt.Errorf("%w: %s: there is no object %s in %s, it was put into %s: restore it, or name the right place with --blobs", flow.ErrNoBlob, digest, o.name, db.opts.Bucket, o.place)
+		case failed != nil:
+			return nil, failed
+		case journal.Sum(data) == digest:
+			return data, nil
+		default:
+			err = fmt.Errorf("%w: %w: object %s in %s is not what was put there: restore it", flow.ErrIntegrity, journal.ErrBlobMismatch, o.name, db.opts.Bucket)
+		}
+	}
+	return nil, err
+}
+
+// RemoveBlob implements [store.DB].
+func (db *database) RemoveBlob(c store.Conn, digest journal.Hash) error {
+	err := c.Exec(`DELETE FROM blob_data WHERE digest = ?`, digest[:])
+	return errors.Join(err, c.Exec(`UPDATE blob_objects SET state = 'going' WHERE digest = ? AND state = 'there'`, digest.String()))
+}
+
+// Collect is that of package store, and removes the objects that nobody needs any more:
+// those of blobs that went, and what was left by who died before it entered a blob. What was
+// put under another address is left to who uses that.
+func (s *Store) Collect(ctx context.Context) (removed int, err error) {
+	removed, err = s.Store.Collect(ctx)
+	if err != nil || s.db.opts.Bucket == nil {
+		return removed, err
+	}
+	var going []string
+	err = s.db.Query(ctx, func(r store.Row) error { going = append(going, r.Text(0)); return nil },
+		`WITH dropped AS (UPDATE blob_objects SET state = 'going' WHERE name IN (SELECT name FROM blob_objects o WHERE at < ? AND place = ?
+				AND (state = 'putting' OR state = 'there' AND NOT EXISTS (SELECT 1 FROM blobs WHERE digest = o.digest)) FOR UPDATE SKIP LOCKED) RETURNING name)
+			SELECT name FROM dropped UNION SELECT name FROM blob_objects WHERE state = 'going' AND place = ?`,
+		s.db.opts.Now().Add(-store.BlobAge).UnixNano(), s.db.opts.Bucket.String(), s.db.opts.Bucket.String())
+	for _, name := range going {
+		if err == nil {
+			err = s.db.ask(func(ctx context.Context, b bucket.Bucket) error { return b.Remove(ctx, name) })
+		}
+		if err == nil {
+			err = s.db.use(ctx, func(c *conn) error { return c.now(`DELETE FROM blob_objects WHERE name = ?`, name) })
+		}
+	}
+	return removed, err
+}
