@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/store"
@@ -87,7 +88,7 @@ func (db *database) putObject(digest journal.Hash, data []byte) error {
 	err = db.Query(context.Background(), func(store.Row) error { there = true; return nil },
 		`UPDATE blob_objects SET state = 'there' WHERE name = ? AND state = 'putting' RETURNING 1`, name)
 	if err == nil && !there {
-		err = fmt.Errorf("%w: %s: it took longer than %v to put object %s, which was removed meanwhile; try again", flow.ErrStoreDown, db.opts.Bucket, store.BlobAge, name)
+		err = unavailable(fmt.Errorf("%s: to put object %s took longer than %v, and it was removed meanwhile", db.opts.Bucket, name, store.BlobAge))
 	}
 	return err
 }
@@ -101,11 +102,20 @@ func (db *database) ask(f func(context.Context, bucket.Bucket) error) error {
 		switch {
 		case err == nil, errors.Is(err, fs.ErrNotExist):
 			return err
-		case !errors.Is(err, bucket.ErrUnreachable), time.Since(since)+pause > db.opts.DownLimit:
-			return fmt.Errorf("%w: %w; then resume: what was acknowledged is safe", flow.ErrStoreDown, err)
+		case !errors.Is(err, bucket.ErrUnreachable) && !errors.Is(err, bucket.ErrFull), time.Since(since)+pause > db.opts.DownLimit:
+			return unavailable(err)
 		}
 		time.Sleep(pause)
 	}
+}
+
+// unavailable is a failure of a bucket that has not passed.
+func unavailable(err error) error {
+	code, is := tipstaff.StoreUnavailable, flow.ErrStoreDown
+	if errors.Is(err, bucket.ErrFull) {
+		code, is = tipstaff.StoreFull, flow.ErrStoreFull
+	}
+	return &tipstaff.Error{Code: code, Message: err.Error(), Hint: "then try again, or resume the run: what was acknowledged is safe", Err: fmt.Errorf("%w: %w", is, err)}
 }
 
 // GetBlob implements [store.DB].
@@ -131,19 +141,21 @@ func (db *database) getObject(digest journal.Hash) ([]byte, error) {
 	err = fmt.Errorf("%w: %s", flow.ErrNoBlob, digest)
 	for _, o := range list {
 		if db.opts.Bucket == nil {
-			return nil, fmt.Errorf("%w: blob %s is object %s of %s: name that place with --blobs or TIPSTAFF_BLOBS", flow.ErrStoreDown, digest, o.name, o.place)
+			return nil, unavailable(fmt.Errorf("a payload is object %s of %s: name that place with --blobs or TIPSTAFF_BLOBS", o.name, o.place))
 		}
 		var data []byte
 		failed := db.ask(func(ctx context.Context, b bucket.Bucket) (err error) { data, err = b.Get(ctx, o.name); return err })
 		switch {
 		case errors.Is(failed, fs.ErrNotExist):
-			err = fmt.Errorf("%w: %s: there is no object %s in %s, it was put into %s: restore it, or name the right place with --blobs", flow.ErrNoBlob, digest, o.name, db.opts.Bucket, o.place)
+			err = &tipstaff.Error{Code: tipstaff.ArtifactNotFound, Message: fmt.Sprintf("there is no object %s in %s; it was put into %s", o.name, db.opts.Bucket, o.place),
+				Hint: "restore it, or name the right place with --blobs or TIPSTAFF_BLOBS", Err: flow.ErrNoBlob}
 		case failed != nil:
 			return nil, failed
 		case journal.Sum(data) == digest:
 			return data, nil
 		default:
-			err = fmt.Errorf("%w: %w: object %s in %s is not what was put there: restore it", flow.ErrIntegrity, journal.ErrBlobMismatch, o.name, db.opts.Bucket)
+			err = &tipstaff.Error{Code: tipstaff.Integrity, Message: fmt.Sprintf("object %s in %s is not what was put there", o.name, db.opts.Bucket),
+				Hint: "restore it from a copy", Err: fmt.Errorf("%w: %w", flow.ErrIntegrity, journal.ErrBlobMismatch)}
 		}
 	}
 	return nil, err

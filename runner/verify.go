@@ -142,6 +142,9 @@ func (r *Runner) integrity(ctx context.Context, id tipstaff.ID, opts *journal.Op
 		gates     []flow.Stored // that open and close them
 	)
 	opts.Blob = func(h journal.Hash) ([]byte, error) {
+		if down != nil {
+			return nil, down
+		}
 		data, err := r.Store.Blob(ctx, h.String())
 		if errors.Is(err, flow.ErrStoreDown) {
 			down = err

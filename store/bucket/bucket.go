@@ -12,8 +12,8 @@ import (
 )
 
 // Bucket keeps objects. Its methods may be called by several goroutines and processes at
-// once. Errors say which bucket failed and what to do; those that may pass by themselves
-// wrap [ErrUnreachable]. None of them holds a credential.
+// once. Errors say which bucket failed and what to do; those that may pass wrap
+// [ErrUnreachable] or [ErrFull]. None of them holds a credential.
 type Bucket interface {
 	// Put makes an object durable, as a whole or not at all.
 	Put(ctx context.Context, name string, data []byte) error
@@ -29,8 +29,12 @@ type Bucket interface {
 	String() string
 }
 
-// ErrUnreachable is a bucket that does not answer, or asks to be left alone for a while.
-var ErrUnreachable = errors.New("it cannot be reached")
+var (
+	// ErrUnreachable is a bucket that does not answer, or asks to be left alone for a while.
+	ErrUnreachable = errors.New("it cannot be reached")
+	// ErrFull is a bucket that has no space left.
+	ErrFull = errors.New("it is full")
+)
 
 // Open returns the bucket at an address, without asking whether it is there.
 func Open(address string) (Bucket, error) {

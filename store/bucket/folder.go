@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/store/files"
 )
@@ -58,7 +57,7 @@ func (f folder) explain(err error) error {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%s: give this user the right to write there (%w)", f, err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("%w: %w: %s: make space there (%w)", flow.ErrStoreFull, ErrUnreachable, f, err)
+		return fmt.Errorf("%s: %w: make space there (%w)", f, ErrFull, err)
 	}
 	return fmt.Errorf("%s: %w: check the file system (%w)", f, ErrUnreachable, err)
 }

@@ -105,6 +105,8 @@ func (b *s3) explain(err error) error {
 		return fmt.Errorf("%s: the clocks of this machine and of the server differ: set them (%s)", b, said)
 	case e.StatusCode == http.StatusUnauthorized, e.StatusCode == http.StatusForbidden, strings.HasPrefix(e.Code, "ExpiredToken"):
 		return fmt.Errorf("%s: the credentials are refused: see AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials, and what they may do there (%s)", b, said)
+	case e.StatusCode == http.StatusInsufficientStorage:
+		return fmt.Errorf("%s: %w: make space there (%s)", b, ErrFull, said)
 	case e.StatusCode >= 500, e.StatusCode == http.StatusTooManyRequests, e.StatusCode == http.StatusRequestTimeout, e.Code == "RequestTimeout":
 		return fmt.Errorf("%s: %w: see what its log says (%s)", b, ErrUnreachable, said)
 	}
