@@ -82,8 +82,9 @@ test-web: build ## the web page in a browser
 	@scripts/web.sh
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_WEB=1 $(GO) test $(RACE) -count=1 -timeout 45m -run '^TestBrowser' ./test/page
 
-test-scale: ## the store over Postgres, with a server of its own
-	scripts/postgres.sh $(GO) test $(RACE) -count=1 -shuffle=on -timeout 40m -short ./postgres
+test-scale: build ## the store over Postgres, with payloads in an S3 bucket, with servers of their own
+	scripts/postgres.sh scripts/s3.sh $(GO) test $(RACE) -count=1 -shuffle=on -timeout 40m -short ./postgres ./store/bucket
+	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh scripts/s3.sh env $(PLAIN) -count=1 -timeout 10m -run '^TestLargePayloads' ./cmd/tipstaff
 
 shots: build ## every page in both themes and two widths, as .cache/shots/*.png
 	@scripts/web.sh

@@ -304,7 +304,7 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 	anchor := sync.OnceValues(func() (string, error) { return runner.AnchorFile(config.Workspace) })
 	var store keeper
 	if o.Store != "" {
-		blobs, err := openBucket(ctx, o.Blobs, o.Starts || config.Origin == daemonOwner)
+		blobs, err := openBucket(ctx, o.Blobs, o.Starts || config.Serves)
 		if err != nil {
 			return err
 		}
