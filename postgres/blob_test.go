@@ -32,7 +32,7 @@ func newBed(t *testing.T, b bucket.Bucket, n int) *bed {
 	x := &bed{cluster: &cluster{T: t, at: address(t)}, bucket: b}
 	folder := t.TempDir()
 	for range n {
-		o := &Options{Folder: folder, UserKey: true, Bucket: b, DownLimit: 2 * time.Second}
+		o := &Options{Folder: folder, UserKey: true, Bucket: b}
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(x.past.Load())) }
 		s := open(t, x.at, o)
 		t.Cleanup(func() { _ = s.Close() })
@@ -375,6 +375,7 @@ func TestBucketIsAway(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mount")
 	x := newBed(t, at(t, "file://"+dir), 1)
 	s := x.stores[0]
+	s.db.opts.DownLimit = 2 * time.Second
 	run := x.create()
 	l := x.acquire(s, run)
 	step := func() error {

@@ -111,9 +111,6 @@ func TestS3IsKilled(t *testing.T) {
 	t.Parallel()
 	server := newS3(t)
 	x := newBed(t, server.bucket(), 2)
-	for _, s := range x.stores {
-		s.db.opts.DownLimit = time.Minute
-	}
 	stop, ended := make(chan struct{}), make(chan int)
 	go func() {
 		kills := 0
