@@ -19,12 +19,12 @@ import (
 // transaction waits for a bucket:
 //
 //   - A row of blob_objects says "putting" before the object is made, and "there" when it is
-//     durable; only then a transaction enters the blob, and records may name it.
-//   - A transaction that removes a blob leaves "going". The object is removed after it is
-//     committed. That is final, and does no harm to who puts the same payload again
-//     meanwhile, for that is an object with another name.
-//   - Who enters a blob makes sure in its transaction that an object is still "there", which
-//     locks its row. Otherwise it keeps the payload in the database.
+//     durable. Only then does a transaction enter the blob, and may records name it.
+//   - A transaction that removes a blob leaves its objects as "going", which is final. They
+//     are removed after it has committed. Whoever puts the same payload again makes an object
+//     with another name, and is not harmed.
+//   - Whoever enters a blob checks in its transaction that an object is still "there", which
+//     locks its row. If none is, the payload is kept in the database.
 
 // bucketOver is how long a payload is that is kept in the database, if there is a bucket.
 const bucketOver = 1 << 20
@@ -168,8 +168,8 @@ func (db *database) RemoveBlob(c store.Conn, digest journal.Hash) error {
 }
 
 // Collect is that of package store, and removes the objects that nobody needs any more:
-// those of blobs that went, and what was left by who died before it entered a blob. What was
-// put under another address is left to who uses that.
+// those of blobs that went, and those of processes that died before they entered a blob.
+// Objects that were put under another address are left to those who use that.
 func (s *Store) Collect(ctx context.Context) (removed int, err error) {
 	removed, err = s.Store.Collect(ctx)
 	if err != nil || s.db.opts.Bucket == nil {

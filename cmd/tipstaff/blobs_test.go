@@ -50,7 +50,8 @@ func TestLargePayloadsInABucket(t *testing.T) {
 	if runs := w.runs(); len(runs) != 0 {
 		t.Errorf("a run began without a place for its payloads: %v", runs)
 	}
-	w.Must(0, "run", "large.yaml", "--unattended", "--yes", "--blobs", blobs)
+	w.Must(0, "run", "large.yaml", "--unattended", "--yes", "--detach", "--blobs", blobs) // its process is told
+	w.Must(0, "watch", "@", "--blobs", blobs)
 	w.Must(0, "verify", "@", "--blobs", blobs)
 	w.Must(0, "export", "@", "elsewhere", "--blobs", blobs)
 	w.Must(3, "verify", "@").Says(t, blobs, "--blobs or TIPSTAFF_BLOBS")
