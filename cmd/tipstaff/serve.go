@@ -101,6 +101,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	}
 	go opened.runner.Expire(ctx, opened.runner.Origin, failing("a gate has expired and its run cannot go on"))
 	go opened.runner.Maintain(ctx, fmt.Sprintf("serve[%d]", os.Getpid()), failing("runs cannot be recovered"))
+	go opened.collect(ctx, failing("payloads that nothing names any more cannot be removed"))
 	if opened.runner.Pool != nil {
 		go opened.runner.Share(ctx, failing("runs that wait for a server cannot be driven"))
 	}
@@ -122,6 +123,25 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	case <-ctx.Done():
 		opened.runner.Drain() // hosts may still bring what their calls came to
 		return nil
+	}
+}
+
+// collectEvery is how often a server removes payloads that nothing names: what was stored for
+// a request that came to nothing.
+const collectEvery = time.Hour
+
+func (s *session) collect(ctx context.Context, failed func(error)) {
+	tick := time.NewTicker(collectEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, err := s.store.Collect(ctx); err != nil && ctx.Err() == nil {
+			failed(err)
+		}
 	}
 }
 

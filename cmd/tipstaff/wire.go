@@ -134,6 +134,7 @@ type keeper interface {
 	Keys() tipstaff.RunKeys
 	PublicKeys(context.Context) ([]journal.PublicKey, error)
 	Secret(purpose string) []byte
+	Collect(ctx context.Context) (removed int, err error)
 	Close() error
 }
 
