@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/postgres"
+	"github.com/tipstaff/tipstaff/runner"
+	"github.com/tipstaff/tipstaff/sqlite"
+	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/files"
+	"github.com/tipstaff/tipstaff/supervisor"
+)
+
+// storeName is what a command line calls a store.
+type storeName struct {
+	address string // of a database; "": it is in a folder
+	dir     string // the folder .tipstaff that it is in
+}
+
+func parseStore(name string) (s storeName, err error) {
+	if strings.Contains(name, "://") {
+		return storeName{address: name}, nil
+	}
+	if s.dir, err = filepath.Abs(name); err == nil && filepath.Base(s.dir) != storeFolder {
+		s.dir = filepath.Join(s.dir, storeFolder)
+	}
+	return s, err
+}
+
+// copyStore copies the runs of one store to another that has none.
+func copyStore(ctx context.Context, workspace, from, to string) (made tipstaff.StoreCopy, err error) {
+	source, err := parseStore(from)
+	if err != nil {
+		return made, err
+	}
+	target, err := parseStore(to)
+	if err != nil {
+		return made, err
+	}
+	if target.address == "" && sqlite.HasStore(target.dir) {
+		return made, tipstaff.Errorf(tipstaff.InvalidArgument, "there is a store in %s already", target.dir).WithHint("name another folder, or move that one away")
+	}
+	keys, err := keysOf(source, target, workspace)
+	if err != nil {
+		return made, err
+	}
+	opened, err := openSource(ctx, source, filepath.Dir(keys))
+	if err != nil {
+		return made, err
+	}
+	defer func() { err = errors.Join(err, unusable(opened.Close())) }()
+	made, err = fillTarget(ctx, target, keys, opened.rules)
+	made.From = opened.name
+	return made, unusable(err)
+}
+
+// keysOf is the folder of the keys that a copy goes on with: those of a source that is a
+// folder; of a database, those that lie where the copy will be, else the workspace's.
+func keysOf(source, target storeName, workspace string) (string, error) {
+	if source.address == "" {
+		return filepath.Join(source.dir, "keys"), nil
+	}
+	dir, err := folder(workspace)
+	if err != nil {
+		return "", err
+	}
+	own := filepath.Join(dir, storeFolder, "keys")
+	places := []string{own}
+	if target.address == "" {
+		places = []string{filepath.Join(target.dir, "keys"), own}
+	}
+	for _, place := range places {
+		if _, err := files.ReadPrivate(filepath.Join(place, "executor.key")); err == nil {
+			return place, nil
+		}
+	}
+	return "", tipstaff.Errorf(tipstaff.InvalidArgument, "the keys of the runs are not in %s: a copy without them could not be gone on with", strings.Join(places, " nor in ")).
+		WithHint("put the keys of a machine there that uses the database, or name its workspace with --workspace")
+}
+
+// openedStore is one that is copied from.
+type openedStore struct {
+	rules *store.Store
+	name  string
+	Close func() error
+}
+
+func openSource(ctx context.Context, s storeName, folder string) (*openedStore, error) {
+	if s.address != "" {
+		opened, err := postgres.Open(ctx, s.address, &postgres.Options{Folder: folder, ReadOnly: true, Lives: supervisor.Alive})
+		if err != nil {
+			return nil, unusable(err)
+		}
+		return &openedStore{opened.Store, opened.Name(), opened.Close}, nil
+	}
+	if !sqlite.HasStore(s.dir) {
+		return nil, tipstaff.Errorf(tipstaff.RunNotFound, "there is no store in %s: there is nothing to copy", s.dir).WithHint("name a workspace in which something was run, or its .tipstaff")
+	}
+	o := &sqlite.Options{ReadOnly: true}
+	o.Alive = alive
+	opened, err := sqlite.Open(s.dir, o)
+	if err != nil {
+		return nil, unusable(err)
+	}
+	return &openedStore{opened.Store, s.dir, opened.Close}, nil
+}
+
+// fillTarget makes the copy: all of it, or nothing.
+func fillTarget(ctx context.Context, t storeName, keys string, from *store.Store) (made tipstaff.StoreCopy, err error) {
+	if t.address == "" {
+		err = sqlite.Make(ctx, t.dir, keys, func(to *store.Store) (err error) {
+			made, err = to.Fill(ctx, from)
+			return err
+		})
+		made.To, made.Keys = t.dir, filepath.Join(t.dir, "keys")
+		return made, err
+	}
+	to, err := openDatabase(ctx, t.address, filepath.Dir(keys), func() (string, error) { return runner.AnchorFile(filepath.Dir(filepath.Dir(keys))) })
+	if err != nil {
+		return made, err
+	}
+	made, err = to.Fill(ctx, from)
+	made.To, made.Keys = to.Name(), keys
+	return made, errors.Join(err, to.Close())
+}
