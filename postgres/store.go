@@ -69,7 +69,7 @@ type database struct {
 	opts    Options
 	rules   *store.Store
 	keys    *store.Keyring
-	readers chan *conn // those that are not lent; nil: it is made when needed
+	readers chan *conn    // those that are not lent; nil: it is made when needed
 	writer  *store.Writer // nil: read-only; so are the next two
 	listen  *listener
 	anchors *anchorer

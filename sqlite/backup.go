@@ -116,7 +116,7 @@ func (s *Store) copyTo(ctx context.Context, dir string) (made tipstaff.Backup, e
 			made.Missing++ // here as well
 		}
 	}
-	if err := copyKeys(s.db.dir.keys(), to.keys()); err != nil {
+	if err := files.CopyKeys(s.db.dir.keys(), to.keys()); err != nil {
 		return made, err
 	}
 	// To open the copy shows that it can be, and has the files of its envelopes written.

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -41,8 +43,8 @@ func copyStore(ctx context.Context, workspace, from, to string) (made tipstaff.S
 	if err != nil {
 		return made, err
 	}
-	if target.address == "" && sqlite.HasStore(target.dir) {
-		return made, tipstaff.Errorf(tipstaff.InvalidArgument, "there is a store in %s already", target.dir).WithHint("name another folder, or move that one away")
+	if source == target {
+		return made, tipstaff.Errorf(tipstaff.InvalidArgument, "a store is not copied to itself")
 	}
 	keys, err := keysOf(source, target, workspace)
 	if err != nil {
@@ -112,12 +114,7 @@ func openSource(ctx context.Context, s storeName, folder string) (*openedStore, 
 // fillTarget makes the copy: all of it, or nothing.
 func fillTarget(ctx context.Context, t storeName, keys string, from *store.Store) (made tipstaff.StoreCopy, err error) {
 	if t.address == "" {
-		err = sqlite.Make(ctx, t.dir, keys, func(to *store.Store) (err error) {
-			made, err = to.Fill(ctx, from)
-			return err
-		})
-		made.To, made.Keys = t.dir, filepath.Join(t.dir, "keys")
-		return made, err
+		return fillFolder(ctx, t.dir, keys, from)
 	}
 	to, err := openDatabase(ctx, t.address, filepath.Dir(keys), func() (string, error) { return runner.AnchorFile(filepath.Dir(filepath.Dir(keys))) })
 	if err != nil {
@@ -126,4 +123,57 @@ func fillTarget(ctx context.Context, t storeName, keys string, from *store.Store
 	made, err = to.Fill(ctx, from)
 	made.To, made.Keys = to.Name(), keys
 	return made, errors.Join(err, to.Close())
+}
+
+// fillFolder makes the copy in a folder, which gets the keys unless it has them.
+func fillFolder(ctx context.Context, dir, keys string, from *store.Store) (made tipstaff.StoreCopy, err error) {
+	made.Keys = filepath.Join(dir, "keys")
+	if top := firstMissing(dir); top != "" {
+		defer func() {
+			if err != nil {
+				_ = os.RemoveAll(top) // which it has made
+			}
+		}()
+		err = makeWithKeys(dir, keys)
+	} else {
+		err = files.CopyKeys(keys, made.Keys)
+	}
+	if errors.Is(err, files.ErrOtherKey) {
+		return made, tipstaff.Errorf(tipstaff.InvalidArgument, "the keys in %s are not those of the runs that are to be copied", made.Keys).
+			WithHint("name another folder: runs go on only with the keys that they were begun with")
+	}
+	if err != nil {
+		return made, err
+	}
+	to, err := openStore(dir, false, nil)
+	if err != nil {
+		return made, err
+	}
+	place := made.Keys
+	made, err = to.Fill(ctx, from)
+	made.To, made.Keys = dir, place
+	return made, errors.Join(err, to.Close())
+}
+
+// makeWithKeys makes a folder with the keys or none: whoever opens a store without keys
+// gets new ones.
+func makeWithKeys(dir, keys string) error {
+	aside := dir + ".copying"
+	if err := os.RemoveAll(aside); err != nil { // of somebody who was killed
+		return err
+	}
+	if err := files.CopyKeys(keys, filepath.Join(aside, "keys")); err != nil {
+		return err
+	}
+	return os.Rename(aside, dir)
+}
+
+// firstMissing is the uppermost folder on the way to dir that is not there; "": dir is.
+func firstMissing(dir string) (top string) {
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return top
+		}
+		top = dir
+	}
 }
