@@ -47,7 +47,7 @@ copied to a folder that does not have them.`,
 				if made.Missing > 0 {
 					fmt.Fprintf(a.err, "%s missing there and in the copy\n", plural(int(made.Missing), "blob"))
 				}
-				fmt.Fprintf(a.err, "it goes on with the keys in %s, which no database holds: keep them safe, and on every machine that is to use it\n", clean(made.Keys))
+				fmt.Fprintf(a.err, "it goes on with the keys in %s: keep them safe; every machine that is to use it needs them\n", clean(made.Keys))
 				fmt.Fprintf(a.err, "the runs are in both: go on with them in one alone, for a call that must happen once would happen twice\n")
 			})
 		},

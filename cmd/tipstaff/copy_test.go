@@ -251,7 +251,7 @@ func TestStoreCopyOfManyRecords(t *testing.T) {
 			close(stop)
 			most := <-peak
 			t.Logf("%d records in %v, %d MiB of memory at most", made.Records, took.Round(time.Millisecond), most>>20)
-			if err != nil || made.Records < int64(records) || most > 256<<20 {
+			if err != nil || made.Records < int64(records) || most > 64<<20 {
 				t.Errorf("%+v %v, %d MiB", made, err, most>>20)
 			}
 			if head := there.show(run).HeadSeq; head != made.Records {
