@@ -10,12 +10,13 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/storetest"
 )
 
 // Of many findings of one kind the first are listed and the others counted.
 func TestExamineBoundsItsFindings(t *testing.T) {
 	b := newBench(t, nil)
-	b.create()
+	b.MustCreate()
 	if err := b.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -51,8 +52,8 @@ func TestExamineABusyStore(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				run := b.create()
-				b.append(b.acquire(run), step("a"))
+				run := b.MustCreate()
+				b.MustAppend(b.MustAcquire(run), storetest.Step("a"))
 			}
 		}
 	}()
