@@ -24,13 +24,13 @@ type copied struct {
 	given   bool     // a store that was just made has rows in it
 }
 
-// copies are the tables of a store without what belongs to processes: leases and launches,
-// and what processes tell each other.
+// copies are the tables of a store without what belongs to processes: leases, claims and
+// launches, and what processes tell each other.
 var copies = []copied{
 	{table: "keys", key: []string{"id"}, columns: []string{"name", "public"}, given: true},
 	{table: "runs", key: []string{"n"}, columns: []string{"id", `"user"`, "kind", "origin", "title", "program", "base", "base_seq", "created", "state", "epoch", "owned",
 		"cont", "cancel", "correction", "env", "envs", "head", "head_hash", "fold", "wake_at", "updated", "session", "envelope", "request", "thread", "anchor",
-		"project", "request_key", "request_digest", "queued", "name", "parent", "ended", "cost"}},
+		"project", "request_key", "request_digest", "queued", "name", "parent", "ended", "cost", "host", "driver"}},
 	{table: "records", key: []string{"run", "seq"}, columns: []string{"kind", "bytes", "hash"}}, // inserted by InsertRecord
 	{table: "gates", key: []string{"run", "id"}, columns: []string{`"user"`, "kind", "key", "opened", "opened_at", "expires_at", "decided", "via"}},
 	{table: "outbox", key: []string{"run", "seq"}, columns: []string{"hash", "at"}},

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ var left = map[string]string{
 	"runs.owner":     "likewise",
 	"runs.heartbeat": "likewise",
 	"runs.launch":    "the process itself",
+	"runs.claimed":   "the claim of a server, likewise",
 	"gates.decision": "nobody writes it",
 }
 
@@ -40,16 +42,25 @@ func TestEveryColumnIsCopied(t *testing.T) {
 	}
 	compareCopied(t, "sqlite", tables)
 
-	text, err := os.ReadFile("../postgres/migrations/0001_store.sql")
-	if err != nil {
-		t.Fatal(err)
+	files, err := filepath.Glob("../postgres/migrations/*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v %v", files, err)
 	}
 	tables = map[string][]string{}
-	for _, m := range regexp.MustCompile(`(?s)CREATE TABLE (\w+) \(\n(.*?)\n\)`).FindAllStringSubmatch(string(text), -1) {
-		for line := range strings.Lines(m[2]) {
-			if name := strings.Trim(strings.Fields(line)[0], `"`); name != "PRIMARY" {
-				tables[m[1]] = append(tables[m[1]], name)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?s)CREATE TABLE (\w+) \(\n(.*?)\n\)`).FindAllStringSubmatch(string(text), -1) {
+			for line := range strings.Lines(m[2]) {
+				if name := strings.Trim(strings.Fields(line)[0], `"`); name != "PRIMARY" {
+					tables[m[1]] = append(tables[m[1]], name)
+				}
 			}
+		}
+		for _, m := range regexp.MustCompile(`ALTER TABLE (\w+) ADD COLUMN "?(\w+)`).FindAllStringSubmatch(string(text), -1) {
+			tables[m[1]] = append(tables[m[1]], m[2])
 		}
 	}
 	compareCopied(t, "postgres", tables)
