@@ -829,7 +829,7 @@ func TestBackup(t *testing.T) {
 func TestDoctor(t *testing.T) {
 	b := newBench(t)
 	var found []tipstaff.Diagnostic
-	b.env.Doctor = func(_ context.Context, workspace string) ([]tipstaff.Diagnostic, error) {
+	b.env.Doctor = func(_ context.Context, workspace, _ string) ([]tipstaff.Diagnostic, error) {
 		equal(t, "workspace", workspace, "/ws")
 		return found, nil
 	}

@@ -21,7 +21,7 @@ func TestExamineBoundsItsFindings(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := time.Now().Add(-2 * store.BlobAge)
-	for i := range mostAlike + 5 {
+	for i := range store.MostAlike + 5 {
 		name := filepath.Join(b.dir, "journal", fmt.Sprintf(".tmp-%d", i))
 		if err := os.WriteFile(name, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -36,7 +36,7 @@ func TestExamineBoundsItsFindings(t *testing.T) {
 			found = append(found, d)
 		}
 	}
-	if len(found) != mostAlike+1 || !strings.HasPrefix(found[mostAlike].Message, "5 more") {
+	if len(found) != store.MostAlike+1 || !strings.HasPrefix(found[store.MostAlike].Message, "5 more") {
 		t.Errorf("%d findings, the last %+v", len(found), found[len(found)-1])
 	}
 }

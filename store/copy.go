@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"math"
 	"slices"
 	"strings"
 
@@ -282,8 +281,7 @@ func (c *copying) compare(t copied) error {
 // checkRuns checks every record of the copy as if it was about to be obeyed, and that each
 // run ends where it ends in the source.
 func (c *copying) checkRuns() error {
-	var known []journal.PublicKey
-	err := c.target.Query(c.ctx, func(r Row) error { known = append(known, journal.PublicKey(r.Bytes(0))); return nil }, `SELECT public FROM keys`)
+	known, err := publicKeys(c.ctx, c.target)
 	if err != nil {
 		return err
 	}
@@ -303,23 +301,9 @@ func (c *copying) checkRuns() error {
 }
 
 func (c *copying) checkRun(run string, n int64, head journal.Hash, known []journal.PublicKey) error {
-	draft, err := readDraft(c.ctx, c.target, run, n)
-	keys := draft.Keys
-	if keys == (tipstaff.RunKeys{}) {
-		keys = c.from.Keys()
-	}
-	var part journal.Part
-	if err == nil {
-		part, err = partOf(c.ctx, c.target, run, n, keys, 1, journal.Head{})
-	}
-	if err == nil {
-		err = readChecked(c.ctx, c.target, &part, run, n, math.MaxInt64, func(flow.Record) error { return nil })
-	}
-	switch {
-	case err == nil && part.Head().Hash != head:
-		err = unsound(run, part.Head().Seq, errors.New("it is not the last one of the source"))
-	case err == nil && (!slices.Contains(known, keys.User) || !slices.Contains(known, keys.Executor)):
-		err = unsound(run, 1, fmt.Errorf("%w: it publishes keys that were never this store's", journal.ErrUnknownKey))
+	got, err := checkJournal(c.ctx, c.target, run, n, c.from.keys, known)
+	if err == nil && got.Hash != head {
+		err = unsound(run, got.Seq, errors.New("it is not the last one of the source"))
 	}
 	if errors.Is(err, flow.ErrIntegrity) {
 		return &tipstaff.Error{Code: tipstaff.Integrity, Message: fmt.Sprintf("%v: nothing was copied", err), Command: "`tipstaff verify " + run + "` says more", Err: err}

@@ -280,8 +280,12 @@ func (s *Store) otherKeys() error {
 }
 
 // PublicKeys are all that were ever made here, in a fixed order.
-func (s *Store) PublicKeys(ctx context.Context) (keys []journal.PublicKey, err error) {
-	err = s.db.Query(ctx, func(r Row) error {
+func (s *Store) PublicKeys(ctx context.Context) ([]journal.PublicKey, error) {
+	return publicKeys(ctx, s.db)
+}
+
+func publicKeys(ctx context.Context, q Querier) (keys []journal.PublicKey, err error) {
+	err = q.Query(ctx, func(r Row) error {
 		if len(r.Bytes(0)) != len(journal.PublicKey{}) {
 			return fmt.Errorf("%w: a stored key has the wrong size", ErrDamaged)
 		}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -291,4 +292,47 @@ func fillWithRecords(t *testing.T, dir string, records int) string {
 		t.Fatal(err)
 	}
 	return id
+}
+
+// What doctor finds in a database: nothing, or the run and the blob that were changed, and
+// owners and keys that have gone.
+func TestDoctorOfADatabase(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t, manifest, small, large)
+	address := database(t)
+	if _, err := exec.LookPath("psql"); err != nil {
+		t.Skip(err)
+	}
+	w.Env = append(w.Env, "TIPSTAFF_STORE="+address)
+	w.Must(1, "doctor").Says(t, "error: unreadable: the store: there is no store in schema")
+	w.Must(0, "run", "small.yaml")
+	w.Must(0, "run", "large.yaml")
+	w.Must(0, "doctor").Says(t, "nothing is wrong")
+	w.Must(2, "backup", "copy").Says(t, "pg_dump", "pg_basebackup", ".tipstaff/keys")
+	w.Write("long.yaml", strings.Replace(strings.TrimPrefix(small, "-- small.yaml --\n"), `json_query@1.0.0", args: {value: 1, expr: value + 1.0}`, `sleep@1.0.0", args: {duration: 5m}`, 1))
+	p := w.Start("run", "long.yaml")
+	w.Until("it to run", func() bool { r := w.runs(); return len(r) == 3 && w.show(r[0]).Status == "running" })
+	p.Kill()
+	w.Must(1, "doctor").Says(t, "warning: owner_gone: run ")
+	w.Must(0, "ls") // finds it interrupted
+	runs := w.runs()
+
+	psql := func(statement string) {
+		t.Helper()
+		u, err := url.Parse(address)
+		w.Check(err)
+		path := u.Query().Get("search_path")
+		u.RawQuery = ""
+		command := exec.Command("psql", "-v", "ON_ERROR_STOP=1", "-c", statement, u.String())
+		command.Env = append(os.Environ(), "PGOPTIONS=-c search_path="+path)
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	psql(`UPDATE records SET hash = sha256(hash) WHERE seq = 3 AND run = 1`)
+	psql(`UPDATE blob_data SET data = data || '\x00' WHERE length(data) > 300000`)
+	psql(`UPDATE runs SET head_hash = sha256(head_hash) WHERE n = 2`)
+	w.Must(1, "doctor").Says(t, "error: run_damaged: run "+runs[2], "record 3", "error: run_damaged: run "+runs[1], "another hash", "error: blob_damaged: blob sha256:")
+	w.Check(os.Rename(w.Path(".tipstaff", "keys", "user.key"), w.Path("user.key")))
+	w.Must(1, "doctor").Says(t, "error: key_missing:")
 }

@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/postgres"
 	"github.com/tipstaff/tipstaff/sqlite"
+	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/tool"
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
@@ -51,11 +53,15 @@ func unusable(err error) error {
 	return &tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: fmt.Sprint(err), Err: err}
 }
 
-// doctor examines a workspace: its manifest and lock, and its store.
-func doctor(ctx context.Context, name string) ([]tipstaff.Diagnostic, error) {
+// doctor examines a workspace: its manifest and lock, and its store, which may be elsewhere.
+func doctor(ctx context.Context, name, address string) ([]tipstaff.Diagnostic, error) {
 	dir, err := folder(name)
 	if err != nil {
 		return nil, err
+	}
+	if address != "" {
+		found, err := postgres.Examine(ctx, address, &postgres.Options{Folder: filepath.Join(dir, storeFolder), Lives: supervisor.Alive})
+		return append(examineFiles(dir), found...), err
 	}
 	var o sqlite.Options
 	o.Alive = alive
