@@ -50,10 +50,9 @@ type Env struct {
 	Backup func(ctx context.Context, workspace, dest string) (tipstaff.Backup, error)
 	// CopyStore copies the runs of a store to another that has none: all of them, checked,
 	// or nothing. Each is a folder or the address of a database.
-	CopyStore func(ctx context.Context, workspace, from, to string) (tipstaff.StoreCopy, error)
-	// Doctor says what is wrong with a workspace, and with its store at an address; "": that
-	// is in the workspace. It changes nothing.
-	Doctor func(ctx context.Context, workspace, store string) ([]tipstaff.Diagnostic, error)
+	CopyStore func(ctx context.Context, o OpenOptions, from, to string) (tipstaff.StoreCopy, error)
+	// Doctor says what is wrong with a workspace and its store. It changes nothing.
+	Doctor func(context.Context, OpenOptions) ([]tipstaff.Diagnostic, error)
 	// Classifier compares plans by the manifest of a workspace. It opens nothing.
 	Classifier func(workspace string) (tipstaff.Classifier, error)
 	// Skills looks after the skills of a workspace. It opens no store.

@@ -37,7 +37,7 @@ copied to a folder that does not have them.`,
 			if a.store != "" {
 				return &usageError{message: "store copy is told both stores by its arguments; --store does not apply"}
 			}
-			made, err := a.env.CopyStore(cmd.Context(), a.workspaceDir(), args[0], args[1])
+			made, err := a.env.CopyStore(cmd.Context(), OpenOptions{Workspace: a.workspaceDir(), Blobs: a.blobsAddress()}, args[0], args[1])
 			if err != nil {
 				return err
 			}

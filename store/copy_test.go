@@ -16,6 +16,7 @@ var left = map[string]string{
 	"inbox":          "what processes tell each other",
 	"marks":          "the transactions of processes",
 	"blob_data":      "written with the rows of blobs",
+	"blob_objects":   "objects of a bucket, whose payloads are copied",
 	"runs.holder":    "the lease of a process that knows nothing of the copy",
 	"runs.owner":     "likewise",
 	"runs.heartbeat": "likewise",

@@ -9,10 +9,12 @@ import (
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/postgres"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/sqlite"
 	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/bucket"
 	"github.com/tipstaff/tipstaff/store/files"
 	"github.com/tipstaff/tipstaff/supervisor"
 )
@@ -34,7 +36,7 @@ func parseStore(name string) (s storeName, err error) {
 }
 
 // copyStore copies the runs of one store to another that has none.
-func copyStore(ctx context.Context, workspace, from, to string) (made tipstaff.StoreCopy, err error) {
+func copyStore(ctx context.Context, o cli.OpenOptions, from, to string) (made tipstaff.StoreCopy, err error) {
 	source, err := parseStore(from)
 	if err != nil {
 		return made, err
@@ -46,16 +48,20 @@ func copyStore(ctx context.Context, workspace, from, to string) (made tipstaff.S
 	if source == target {
 		return made, tipstaff.Errorf(tipstaff.InvalidArgument, "a store is not copied to itself")
 	}
-	keys, err := keysOf(source, target, workspace)
+	keys, err := keysOf(source, target, o.Workspace)
 	if err != nil {
 		return made, err
 	}
-	opened, err := openSource(ctx, source, filepath.Dir(keys))
+	blobs, err := openBucket(ctx, o.Blobs, false)
+	if err != nil {
+		return made, err
+	}
+	opened, err := openSource(ctx, source, filepath.Dir(keys), blobs)
 	if err != nil {
 		return made, err
 	}
 	defer func() { err = errors.Join(err, unusable(opened.Close())) }()
-	made, err = fillTarget(ctx, target, keys, opened.rules)
+	made, err = fillTarget(ctx, target, keys, blobs, opened.rules)
 	made.From = opened.name
 	return made, unusable(err)
 }
@@ -91,9 +97,9 @@ type openedStore struct {
 	Close func() error
 }
 
-func openSource(ctx context.Context, s storeName, folder string) (*openedStore, error) {
+func openSource(ctx context.Context, s storeName, folder string, blobs bucket.Bucket) (*openedStore, error) {
 	if s.address != "" {
-		opened, err := postgres.Open(ctx, s.address, &postgres.Options{Folder: folder, ReadOnly: true, Lives: supervisor.Alive})
+		opened, err := postgres.Open(ctx, s.address, &postgres.Options{Folder: folder, ReadOnly: true, Lives: supervisor.Alive, Bucket: blobs})
 		if err != nil {
 			return nil, unusable(err)
 		}
@@ -112,11 +118,11 @@ func openSource(ctx context.Context, s storeName, folder string) (*openedStore, 
 }
 
 // fillTarget makes the copy: all of it, or nothing.
-func fillTarget(ctx context.Context, t storeName, keys string, from *store.Store) (made tipstaff.StoreCopy, err error) {
+func fillTarget(ctx context.Context, t storeName, keys string, blobs bucket.Bucket, from *store.Store) (made tipstaff.StoreCopy, err error) {
 	if t.address == "" {
 		return fillFolder(ctx, t.dir, keys, from)
 	}
-	to, err := openDatabase(ctx, t.address, filepath.Dir(keys), func() (string, error) { return runner.AnchorFile(filepath.Dir(filepath.Dir(keys))) })
+	to, err := openDatabase(ctx, t.address, filepath.Dir(keys), blobs, func() (string, error) { return runner.AnchorFile(filepath.Dir(filepath.Dir(keys))) })
 	if err != nil {
 		return made, err
 	}

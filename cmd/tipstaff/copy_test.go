@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/sqlite"
 	"github.com/tipstaff/tipstaff/store/storetest"
@@ -116,7 +117,7 @@ func same(t *testing.T, a, b *workspace) {
 		da, db := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
 		a.Must(0, "export", run, da)
 		b.Must(0, "export", run, db)
-		if fa, fb := contents(t, da), contents(t, db); fa != fb {
+		if fa, fb := filesOf(t, da), filesOf(t, db); fa != fb {
 			t.Errorf("the exports of %s differ\n%s\n%s", run, cmdtest.Clip(fa), cmdtest.Clip(fb))
 		}
 		if va, vb := a.Must(0, "verify", run, "--open"), b.Must(0, "verify", run, "--open"); va.Out != vb.Out {
@@ -125,8 +126,8 @@ func same(t *testing.T, a, b *workspace) {
 	}
 }
 
-// contents is every file below a folder, with its name.
-func contents(t *testing.T, dir string) string {
+// filesOf is every file below a folder, with its name.
+func filesOf(t *testing.T, dir string) string {
 	t.Helper()
 	var all bytes.Buffer
 	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
@@ -247,7 +248,7 @@ func TestStoreCopyOfManyRecords(t *testing.T) {
 				}
 			}()
 			begun := time.Now()
-			made, err := copyStore(t.Context(), w.Dir, w.Dir, to)
+			made, err := copyStore(t.Context(), cli.OpenOptions{Workspace: w.Dir}, w.Dir, to)
 			took := time.Since(begun)
 			close(stop)
 			most := <-peak

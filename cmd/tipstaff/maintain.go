@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/postgres"
 	"github.com/tipstaff/tipstaff/sqlite"
 	"github.com/tipstaff/tipstaff/supervisor"
@@ -54,18 +55,18 @@ func unusable(err error) error {
 }
 
 // doctor examines a workspace: its manifest and lock, and its store, which may be elsewhere.
-func doctor(ctx context.Context, name, address string) ([]tipstaff.Diagnostic, error) {
-	dir, err := folder(name)
+func doctor(ctx context.Context, o cli.OpenOptions) ([]tipstaff.Diagnostic, error) {
+	dir, err := folder(o.Workspace)
 	if err != nil {
 		return nil, err
 	}
-	if address != "" {
-		found, err := postgres.Examine(ctx, address, &postgres.Options{Folder: filepath.Join(dir, storeFolder), Lives: supervisor.Alive})
+	if o.Store != "" {
+		found, err := postgres.Examine(ctx, o.Store, &postgres.Options{Folder: filepath.Join(dir, storeFolder), Lives: supervisor.Alive})
 		return append(examineFiles(dir), found...), err
 	}
-	var o sqlite.Options
-	o.Alive = alive
-	found, err := sqlite.Examine(ctx, filepath.Join(dir, storeFolder), &o)
+	var opts sqlite.Options
+	opts.Alive = alive
+	found, err := sqlite.Examine(ctx, filepath.Join(dir, storeFolder), &opts)
 	return append(examineFiles(dir), found...), err
 }
 
