@@ -24,3 +24,16 @@ type Backup struct {
 	Missing int      `json:"missing_blobs"` // that its records may name and nobody has
 	Files   []string `json:"files"`         // of the workspace, beside its store
 }
+
+// StoreCopy is what was copied from one store to another.
+type StoreCopy struct {
+	From    string `json:"from"` // a folder, or an address without its password
+	To      string `json:"to"`
+	Runs    int64  `json:"runs"`
+	Records int64  `json:"records"`
+	Blobs   int64  `json:"blobs"`
+	Missing int64  `json:"missing_blobs"` // that its records may name and nobody has
+	Tasks   int64  `json:"tasks"`
+	Memory  int64  `json:"memory"` // records of it
+	Keys    string `json:"keys"`   // the folder with the keys that the copy goes on with
+}

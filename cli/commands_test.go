@@ -829,8 +829,8 @@ func TestBackup(t *testing.T) {
 func TestDoctor(t *testing.T) {
 	b := newBench(t)
 	var found []tipstaff.Diagnostic
-	b.env.Doctor = func(_ context.Context, workspace string) ([]tipstaff.Diagnostic, error) {
-		equal(t, "workspace", workspace, "/ws")
+	b.env.Doctor = func(_ context.Context, o OpenOptions) ([]tipstaff.Diagnostic, error) {
+		equal(t, "workspace", o.Workspace, "/ws")
 		return found, nil
 	}
 	b.run(t, 0, "doctor", "--workspace", "/ws")

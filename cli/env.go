@@ -48,8 +48,11 @@ type Env struct {
 	Export func(ctx context.Context, svc tipstaff.Service, run tipstaff.ID, dir string) error
 	// Backup copies a workspace's store to a new folder. It changes nothing in it.
 	Backup func(ctx context.Context, workspace, dest string) (tipstaff.Backup, error)
-	// Doctor says what is wrong with a workspace. It changes nothing in it.
-	Doctor func(ctx context.Context, workspace string) ([]tipstaff.Diagnostic, error)
+	// CopyStore copies the runs of a store to another that has none: all of them, checked,
+	// or nothing. Each is a folder or the address of a database.
+	CopyStore func(ctx context.Context, o OpenOptions, from, to string) (tipstaff.StoreCopy, error)
+	// Doctor says what is wrong with a workspace and its store. It changes nothing.
+	Doctor func(context.Context, OpenOptions) ([]tipstaff.Diagnostic, error)
 	// Classifier compares plans by the manifest of a workspace. It opens nothing.
 	Classifier func(workspace string) (tipstaff.Classifier, error)
 	// Skills looks after the skills of a workspace. It opens no store.

@@ -168,16 +168,13 @@ func newDoctor(a *app) *cobra.Command {
 keys that do not fit, rows and blobs that nobody names, permissions, disk space, the
 clock, the manifest and the lock. Each finding says how bad it is, what and where it
 is, and what to do. Nothing is changed, and a damaged database is read as far as it
-goes.
+goes. With --store it looks at the database, and checks the records of every run.
 
 It does not prove what runs did: tipstaff verify RUN does. Exit code 1: something is
 wrong.`,
 		Example: "  tipstaff doctor\n  tipstaff doctor --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.onlyInFolder("doctor looks at"); err != nil {
-				return err
-			}
-			found, err := a.env.Doctor(cmd.Context(), a.workspaceDir())
+			found, err := a.env.Doctor(cmd.Context(), OpenOptions{Workspace: a.workspaceDir(), Store: a.storeAddress(), Blobs: a.blobsAddress()})
 			if err != nil {
 				return err
 			}
@@ -193,15 +190,6 @@ wrong.`,
 	}
 }
 
-// onlyInFolder refuses a command about the files of a store where there are none.
-func (a *app) onlyInFolder(does string) error {
-	if a.storeAddress() == "" {
-		return nil
-	}
-	return &usageError{message: does + " the store of a folder, and the runs are in a database",
-		hint: "use the means of the database, such as pg_dump and pg_amcheck, or leave out --store and TIPSTAFF_STORE"}
-}
-
 func newBackup(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "backup DEST",
@@ -215,8 +203,9 @@ Beside the store it holds tipstaff.yaml and tipstaff.lock, and no other files of
 the workspace. It holds the private keys: keep it as safe as the workspace.`,
 		Example: "  tipstaff backup ../backups/monday\n  tipstaff ls --workspace ../backups/monday",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.onlyInFolder("backup copies"); err != nil {
-				return err
+			if a.storeAddress() != "" {
+				return &usageError{message: "backup copies the store of a folder, and the runs are in a database",
+					hint: "back the database up: pg_dump --format=custom --file=FILE ADDRESS, or pg_basebackup with an archive of its log, and .tipstaff/keys apart from it; docs/scale.md says how"}
 			}
 			made, err := a.env.Backup(cmd.Context(), a.workspaceDir(), args[0])
 			if err != nil {

@@ -270,6 +270,7 @@ func TestJSONMembersAreListed(t *testing.T) {
 		"## tools":    {tipstaff.ToolInfo{}, tipstaff.ToolReport{}, tipstaff.ToolServer{}, tipstaff.ToolFinding{}, tipstaff.PinReport{}, tipstaff.PinChange{}, tipstaff.Explanation{}, tipstaff.ToolCheck{}, tipstaff.GuardFinding{}, tipstaff.MatchedRule{}, tipstaff.CallOutcome{}},
 		"## task":     {tipstaff.Task{}, tipstaff.TaskPause{}, tipstaff.TaskInput{}, tipstaff.TaskOutput{}, tipstaff.TaskFeedback{}, tipstaff.TaskLogLine{}},
 		"## workers":  {tipstaff.WorkerInfo{}, tipstaff.WorkerRole{}, tipstaff.WorkerCheck{}},
+		"## store":    {tipstaff.StoreCopy{}},
 		"## classify": {tipstaff.Classification{}, tipstaff.Reason{}},
 	} {
 		text := section(t, "commands.md", heading)

@@ -108,7 +108,7 @@ func (c *conn) gathered() error {
 	if len(locks) > 0 {
 		names := make([][]byte, len(locks))
 		for i, name := range locks {
-			names[i] = []byte(storable(name))
+			names[i] = []byte(store.Storable(name))
 		}
 		// In one order everywhere, so that two that lock the same do not wait for each other.
 		if _, err := c.put(`SELECT pg_advisory_xact_lock(k) FROM (SELECT hashtextextended(name, 0) AS k FROM unnest(CAST(? AS text[])) AS name ORDER BY 1) AS sorted`, []any{array(pgtype.TextOID, names)}); err != nil {
@@ -167,7 +167,7 @@ func (c *conn) put(query string, args []any) (*stmt, error) {
 		case int64:
 			values[i] = strconv.AppendInt(nil, a, 10)
 		case string:
-			values[i] = []byte(storable(a))
+			values[i] = []byte(store.Storable(a))
 		case []byte:
 			values[i], formats[i] = a, pgtype.BinaryFormatCode
 		default:
@@ -177,15 +177,6 @@ func (c *conn) put(query string, args []any) (*stmt, error) {
 	c.pipe.SendQueryStatement(s.StatementDescription, values, formats, s.formats)
 	c.sent++
 	return s, nil
-}
-
-// storable is a text that Postgres can keep. It knows no zero byte and nothing that is not
-// UTF-8; rows are only indices of records, whose bytes are kept as they are.
-func storable(s string) string {
-	if strings.IndexByte(s, 0) < 0 {
-		return strings.ToValidUTF8(s, "\uFFFD")
-	}
-	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }
 
 // settle waits for what was sent and gives the result of the last statement, unless one

@@ -82,6 +82,25 @@ func TestFlow(t *testing.T) {
 	})
 }
 
+// TestRules runs the suite that every store passes.
+func TestRules(t *testing.T) {
+	server(t)
+	storetest.Rules(t, func(t testing.TB) func(*store.Options) (storetest.Opened, error) {
+		at, folder := address(t), t.TempDir()
+		return func(o *store.Options) (storetest.Opened, error) {
+			opts := &Options{Folder: folder, UserKey: true}
+			if o != nil {
+				opts.Options = *o
+			}
+			s, err := Open(t.Context(), at, opts)
+			if err != nil {
+				return storetest.Opened{}, err
+			}
+			return storetest.Opened{Store: s.Store, DB: s.db, Close: s.Close}, nil
+		}
+	})
+}
+
 // sampled says that short tests try some of the places of a sweep.
 type sampled struct{ *storetest.Bed }
 

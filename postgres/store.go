@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/store"
 	"github.com/tipstaff/tipstaff/store/bucket"
@@ -28,6 +29,8 @@ type Options struct {
 	Folder string
 	// UserKey loads the user's private key too; see package sqlite.
 	UserKey bool
+	// ReadOnly opens what is there, without making, migrating or signing anything.
+	ReadOnly bool
 	// Lives is Alive by the clock that the machines share; nil: as Alive.
 	Lives func(owner flow.Owner, heartbeat, now time.Time) bool
 	// Bucket is where large payloads are kept; nil: in the database.
@@ -66,8 +69,8 @@ type database struct {
 	opts    Options
 	rules   *store.Store
 	keys    *store.Keyring
-	readers chan *conn // those that are not lent; nil: it is made when needed
-	writer  *store.Writer
+	readers chan *conn    // those that are not lent; nil: it is made when needed
+	writer  *store.Writer // nil: read-only; so are the next two
 	listen  *listener
 	anchors *anchorer
 	skew    atomic.Int64 // by how much the server's clock is ahead of ours
@@ -88,6 +91,9 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 	}
 	config.ConnectTimeout = connectLimit
 	db := &database{config: config, name: u.Redacted(), opts: *o, readers: make(chan *conn, readers)}
+	if db.opts.ReadOnly {
+		config.RuntimeParams["default_transaction_read_only"] = "on"
+	}
 	if db.opts.DownLimit == 0 {
 		db.opts.DownLimit = time.Minute
 	}
@@ -109,13 +115,20 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 	if err := db.prepare(c); err != nil {
 		return nil, errors.Join(db.explain(err), c.close())
 	}
+	db.opts.Shared = true
+	if db.opts.ReadOnly {
+		db.keys = files.LoadPublic(filepath.Join(db.opts.Folder, "keys"))
+		db.rules = store.New(db, db.keys, &db.opts.Options)
+		<-db.readers
+		db.readers <- c
+		return &Store{db.rules, db}, nil
+	}
 	if db.keys, err = openKeys(db.opts.Folder, db.opts.UserKey); err == nil {
 		err = errors.Join(db.keys.Remember(c), c.settle(nil))
 	}
 	if err != nil {
 		return nil, errors.Join(db.explain(err), c.close())
 	}
-	db.opts.Shared = true
 	db.rules = store.New(db, db.keys, &db.opts.Options)
 	config.RuntimeParams["application_name"] = "tipstaff " + db.rules.Holder() // as leases name it
 	if err := c.now(`SELECT set_config('application_name', ?, false)`, config.RuntimeParams["application_name"]); err != nil {
@@ -152,6 +165,14 @@ func openKeys(dir string, user bool) (ring *store.Keyring, err error) {
 // server's by more than a second.
 func (s *Store) Now() time.Time { return s.db.opts.Now() }
 
+// Fill copies everything that another store holds into this one; see [store.Store.Fill].
+func (s *Store) Fill(ctx context.Context, from *store.Store) (tipstaff.StoreCopy, error) {
+	return s.Store.Fill(ctx, from, `SELECT setval(pg_get_serial_sequence('runs', 'n'), coalesce(max(n), 1), max(n) IS NOT NULL) FROM runs`)
+}
+
+// Name is the address without its password.
+func (s *Store) Name() string { return s.db.name }
+
 // Secret is a key for a purpose other than signing; see [files.Secret].
 func (s *Store) Secret(purpose string) []byte { return files.Secret(s.db.keys, purpose) }
 
@@ -167,8 +188,13 @@ func (db *database) prepare(c *conn) error {
 		return err
 	}
 	have, err := format(ctx, c)
-	if err != nil || have == int64(len(names)) {
+	switch {
+	case err != nil || have == int64(len(names)):
 		return err
+	case db.opts.ReadOnly && have == 0:
+		return fmt.Errorf("there is no store in schema %s of %s: see that the address is right", db.config.RuntimeParams["search_path"], db.name)
+	case db.opts.ReadOnly && have < int64(len(names)):
+		return fmt.Errorf("%w: %s has format %d, this program reads %d: let a command that may write bring it up to date, such as tipstaff ls", flow.ErrReadOnly, db.name, have, len(names))
 	}
 	if err := c.now(`BEGIN`); err != nil {
 		return err
@@ -231,9 +257,12 @@ func (db *database) readClock(c *conn) error {
 // Close writes what is queued and ends the store. Leases it holds are not released: their
 // drives are over or will be found interrupted.
 func (s *Store) Close() error {
-	err := s.db.anchors.close() // which are crossed off when they are written
-	err = errors.Join(err, s.db.writer.Close())
-	s.db.listen.close()
+	var err error
+	if s.db.writer != nil {
+		err = s.db.anchors.close() // which are crossed off when they are written
+		err = errors.Join(err, s.db.writer.Close())
+		s.db.listen.close()
+	}
 	for range readers {
 		if c := <-s.db.readers; c != nil {
 			err = errors.Join(err, c.close())
@@ -302,7 +331,18 @@ func (db *database) Read(ctx context.Context, f func(store.Querier) error) error
 }
 
 // Submit implements [store.DB].
-func (db *database) Submit(o *store.Op, done func(error)) { db.writer.Submit(o, done) }
+func (db *database) Submit(o *store.Op, done func(error)) {
+	if db.writer == nil {
+		done(fmt.Errorf("%w: it was opened so", flow.ErrReadOnly))
+		return
+	}
+	db.writer.Submit(o, done)
+}
 
 // Do implements [store.DB].
-func (db *database) Do(ctx context.Context, o *store.Op) error { return db.writer.Do(ctx, o) }
+func (db *database) Do(ctx context.Context, o *store.Op) error {
+	if db.writer == nil {
+		return fmt.Errorf("%w: it was opened so", flow.ErrReadOnly)
+	}
+	return db.writer.Do(ctx, o)
+}

@@ -116,12 +116,8 @@ func (s *Store) copyTo(ctx context.Context, dir string) (made tipstaff.Backup, e
 			made.Missing++ // here as well
 		}
 	}
-	for _, name := range []string{journal.User, journal.Executor} {
-		for suffix, mode := range map[string]fs.FileMode{".key": 0o600, ".pub": 0o644} {
-			if _, err := copyFile(filepath.Join(s.db.dir.keys(), name+suffix), filepath.Join(to.keys(), name+suffix), mode); err != nil {
-				return made, err
-			}
-		}
+	if err := files.CopyKeys(s.db.dir.keys(), to.keys()); err != nil {
+		return made, err
 	}
 	// To open the copy shows that it can be, and has the files of its envelopes written.
 	copied, err := Open(dir, nil)

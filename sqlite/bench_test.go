@@ -8,6 +8,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/storetest"
 )
 
 // The bare loops use the same driver, pragmas and table, and one INSERT a step:
@@ -53,7 +54,7 @@ func bareOne(b *testing.B) lane {
 
 func storeOne(b *testing.B) lane {
 	s := newBench(b, nil)
-	next := stepper(s, s.acquire(s.create()))
+	next := stepper(s, s.MustAcquire(s.MustCreate()))
 	settled(b, s)
 	return func(b *testing.B, n int) {
 		for range n {
@@ -66,7 +67,7 @@ func storeOne(b *testing.B) lane {
 
 // stepper appends one step to a run and waits for it.
 func stepper(s *bench, l flow.Lease) func() error {
-	d := []flow.Draft{step("root/a")}
+	d := []flow.Draft{storetest.Step("root/a")}
 	done := make(chan error, 1)
 	finished := func(err error) { done <- err }
 	return func() error {
@@ -136,7 +137,7 @@ func storeMany(b *testing.B) lane {
 	s := newBench(b, nil)
 	leases := make([]flow.Lease, manyRuns)
 	for i := range leases {
-		leases[i] = s.acquire(s.createDraft())
+		leases[i] = s.MustAcquire(s.MustCreateDraft())
 	}
 	settled(b, s)
 	return spread(func(run int) func() error { return stepper(s, leases[run]) })

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/store/storetest"
 )
 
 // What it costs a leaf to be remembered: a call's record and the leaf's own, with
@@ -14,7 +15,7 @@ func BenchmarkLeaves(b *testing.B) {
 			s := newBench(b, nil)
 			leases := make(chan flow.Lease, manyRuns)
 			for range manyRuns {
-				leases <- s.acquire(s.createDraft())
+				leases <- s.MustAcquire(s.MustCreateDraft())
 			}
 			settled(b, s)
 			b.SetParallelism(manyRuns / 2)
@@ -24,11 +25,11 @@ func BenchmarkLeaves(b *testing.B) {
 				l := <-leases
 				defer func() { leases <- l }()
 				for pb.Next() {
-					end := leafEnd("root/a")
+					end := storetest.LeafEnd("root/a")
 					if !remembered {
 						end.Memo = nil
 					}
-					if err := appendErr(s, l, step("root/a"), end); err != nil {
+					if err := storetest.AppendErr(s, l, storetest.Step("root/a"), end); err != nil {
 						b.Error(err)
 					}
 				}

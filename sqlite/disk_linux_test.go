@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/store/storetest"
 )
 
 // smallDisk is a folder on a file system of that many bytes.
@@ -31,11 +32,11 @@ func smallDisk(t *testing.T, size int) string {
 
 func TestFullDisk(t *testing.T) {
 	disk := smallDisk(t, 3<<20)
-	b := &bench{TB: t, dir: filepath.Join(disk, ".tipstaff")}
+	b := benchIn(t, filepath.Join(disk, ".tipstaff"))
 	o := &Options{FullLimit: 20 * time.Millisecond, FullPause: 5 * time.Millisecond}
 	b.open(o)
-	run := b.create()
-	l := b.acquire(run)
+	run := b.MustCreate()
+	l := b.MustAcquire(run)
 	if err := b.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -43,11 +44,11 @@ func TestFullDisk(t *testing.T) {
 	if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	large := flow.Draft{Kind: "effect.finished", Path: "root/a", Body: body(`{"value":%q}`, strings.Repeat("x", 40<<10))}
+	large := flow.Draft{Kind: "effect.finished", Path: "root/a", Body: storetest.Body(`{"value":%q}`, strings.Repeat("x", 40<<10))}
 	acknowledged := 0
 	var err error
 	for err == nil {
-		if err = appendErr(b, l, large); err == nil {
+		if err = storetest.AppendErr(b, l, large); err == nil {
 			acknowledged++
 		}
 	}
@@ -57,10 +58,10 @@ func TestFullDisk(t *testing.T) {
 	if acknowledged == 0 {
 		t.Fatal("the disk was full before anything was written")
 	}
-	if err := appendErr(b, l, large); !errors.Is(err, flow.ErrStoreFull) {
+	if err := storetest.AppendErr(b, l, large); !errors.Is(err, flow.ErrStoreFull) {
 		t.Fatalf("the next append: %v", err)
 	}
-	if got := len(b.records(run)) - 5; got != acknowledged {
+	if got := len(b.MustRecords(run)) - 5; got != acknowledged {
 		t.Fatalf("%d were acknowledged, %d are there", acknowledged, got)
 	}
 
@@ -68,31 +69,31 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	b.append(l, large)
-	if got := len(b.records(run)) - 5; got != acknowledged+1 {
+	b.MustAppend(l, large)
+	if got := len(b.MustRecords(run)) - 5; got != acknowledged+1 {
 		t.Fatalf("%d were acknowledged, %d are there", acknowledged+1, got)
 	}
-	b.verify(run)
+	b.MustVerify(run)
 	b.reopen(o)
-	b.verify(run)
+	b.MustVerify(run)
 	b.shut()
 }
 
 // A full disk is waited for: who has a result in memory need not lose it.
 func TestFullDiskIsWaitedFor(t *testing.T) {
 	disk := smallDisk(t, 3<<20)
-	b := &bench{TB: t, dir: filepath.Join(disk, ".tipstaff")}
+	b := benchIn(t, filepath.Join(disk, ".tipstaff"))
 	b.open(&Options{FullLimit: time.Minute, FullPause: time.Millisecond})
 	defer b.shut()
-	run := b.create()
-	l := b.acquire(run)
+	run := b.MustCreate()
+	l := b.MustAcquire(run)
 	if err := b.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ballast := filepath.Join(disk, "ballast")
 	_ = os.WriteFile(ballast, make([]byte, 3<<20), 0o600) // as much as there is
 	done := make(chan error, 1)
-	b.Append(l, []flow.Draft{{Kind: "effect.finished", Body: body(`{"value":%q}`, strings.Repeat("x", 60<<10))}}, func(err error) { done <- err })
+	b.Append(l, []flow.Draft{{Kind: "effect.finished", Body: storetest.Body(`{"value":%q}`, strings.Repeat("x", 60<<10))}}, func(err error) { done <- err })
 	select {
 	case err := <-done:
 		t.Fatalf("the disk is full: %v", err)
@@ -104,5 +105,5 @@ func TestFullDiskIsWaitedFor(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	b.verify(run)
+	b.MustVerify(run)
 }

@@ -10,17 +10,18 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/storetest"
 )
 
 // Of many findings of one kind the first are listed and the others counted.
 func TestExamineBoundsItsFindings(t *testing.T) {
 	b := newBench(t, nil)
-	b.create()
+	b.MustCreate()
 	if err := b.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	old := time.Now().Add(-2 * store.BlobAge)
-	for i := range mostAlike + 5 {
+	for i := range store.MostAlike + 5 {
 		name := filepath.Join(b.dir, "journal", fmt.Sprintf(".tmp-%d", i))
 		if err := os.WriteFile(name, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -35,7 +36,7 @@ func TestExamineBoundsItsFindings(t *testing.T) {
 			found = append(found, d)
 		}
 	}
-	if len(found) != mostAlike+1 || !strings.HasPrefix(found[mostAlike].Message, "5 more") {
+	if len(found) != store.MostAlike+1 || !strings.HasPrefix(found[store.MostAlike].Message, "5 more") {
 		t.Errorf("%d findings, the last %+v", len(found), found[len(found)-1])
 	}
 }
@@ -51,8 +52,8 @@ func TestExamineABusyStore(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				run := b.create()
-				b.append(b.acquire(run), step("a"))
+				run := b.MustCreate()
+				b.MustAppend(b.MustAcquire(run), storetest.Step("a"))
 			}
 		}
 	}()

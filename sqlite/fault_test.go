@@ -13,12 +13,13 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/storetest"
 )
 
 func TestBusyStore(t *testing.T) {
 	b := newBench(t, &Options{BusyLimit: 100 * time.Millisecond})
-	run := b.create()
-	l := b.acquire(run)
+	run := b.MustCreate()
+	l := b.MustAcquire(run)
 	other, err := connect(b.db.dir.database(), readWrite)
 	if err != nil {
 		t.Fatal(err)
@@ -27,13 +28,13 @@ func TestBusyStore(t *testing.T) {
 	if err := other.Exec(`BEGIN IMMEDIATE`); err != nil {
 		t.Fatal(err)
 	}
-	if err := appendErr(b, l, step("a")); !errors.Is(err, flow.ErrStoreBusy) {
+	if err := storetest.AppendErr(b, l, storetest.Step("a")); !errors.Is(err, flow.ErrStoreBusy) {
 		t.Fatalf("with another writer: %v", err)
 	}
 	if err := other.Exec(`ROLLBACK`); err != nil {
 		t.Fatal(err)
 	}
-	b.append(l, step("a"))
+	b.MustAppend(l, storetest.Step("a"))
 }
 
 func TestDamagedFiles(t *testing.T) {
@@ -64,10 +65,10 @@ func TestDamagedFiles(t *testing.T) {
 	for name, harm := range damage {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, nil)
-			run := b.create()
-			l := b.acquire(run)
+			run := b.MustCreate()
+			l := b.MustAcquire(run)
 			for i := range 30 {
-				b.append(l, step(fmt.Sprint(i)))
+				b.MustAppend(l, storetest.Step(fmt.Sprint(i)))
 			}
 			b.shut()
 			harm(t, folder(b.dir).database())
@@ -76,7 +77,7 @@ func TestDamagedFiles(t *testing.T) {
 				// It could be opened, so the damage shows where it lies.
 				_, err = s.Records(t.Context(), run, 0, 0)
 				if err == nil {
-					_, err = s.Acquire(t.Context(), run, me)
+					_, err = s.Acquire(t.Context(), run, storetest.Me)
 				}
 				if cerr := s.Close(); cerr != nil {
 					t.Log(cerr)
@@ -105,14 +106,14 @@ func overwrite(t *testing.T, name string, at int64, data []byte) {
 // on from it.
 func TestTornLog(t *testing.T) {
 	b := newBench(t, nil)
-	run := b.create()
-	l := b.acquire(run)
-	b.append(l, step("a"))
+	run := b.MustCreate()
+	l := b.MustAcquire(run)
+	b.MustAppend(l, storetest.Step("a"))
 	if err := b.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	whole := len(b.records(run))
-	b.append(l, step("b"), step("c"))
+	whole := len(b.MustRecords(run))
+	b.MustAppend(l, storetest.Step("b"), storetest.Step("c"))
 	copied := copied(t, b)
 	wal := filepath.Join(copied, "tipstaff.db-wal")
 	info, err := os.Stat(wal)
@@ -122,14 +123,14 @@ func TestTornLog(t *testing.T) {
 	if err := os.Truncate(wal, info.Size()-100); err != nil {
 		t.Fatal(err)
 	}
-	torn := &bench{TB: t, dir: copied}
+	torn := benchIn(t, copied)
 	torn.open(nobodyLives())
 	defer torn.shut()
-	if got := len(torn.records(run)); got != whole {
+	if got := len(torn.MustRecords(run)); got != whole {
 		t.Fatalf("%d records, %d were before the tear", got, whole)
 	}
-	torn.verify(run)
-	torn.append(torn.acquire(run), step("b"))
+	torn.MustVerify(run)
+	torn.MustAppend(torn.MustAcquire(run), storetest.Step("b"))
 }
 
 // An append that fails, for whatever reason, fails alone: its neighbours in the batch
@@ -138,12 +139,12 @@ func TestFaultyAppendFailsAlone(t *testing.T) {
 	t.Parallel()
 	const trigger = `CREATE TRIGGER faulty BEFORE INSERT ON records WHEN new.kind = 'plan.step' AND new.run = (SELECT n FROM runs WHERE id = '%s')
 		BEGIN SELECT RAISE(%s, 'mine'); END`
-	last := flow.Draft{Kind: "plan.step", Path: "x", N: 1, Body: body(`{"node":"x","status":"completed"}`)}
+	last := flow.Draft{Kind: "plan.step", Path: "x", N: 1, Body: storetest.Body(`{"node":"x","status":"completed"}`)}
 	for name, fault := range map[string]struct {
 		raise string
 		draft flow.Draft
 	}{
-		"an error":      {"", resolve("nowhere", "approve", "command")},
+		"an error":      {"", storetest.Resolve("nowhere", "approve", "command")},
 		"a panic":       {"", flow.Draft{Kind: "plan.step", Path: "x", N: 1, Beside: &flow.Beside{Write: func(flow.Tx) ([]flow.Draft, error) { panic("mine") }}}},
 		"a constraint":  {"ABORT", last},
 		"it rolls back": {"ROLLBACK", last},
@@ -153,7 +154,7 @@ func TestFaultyAppendFailsAlone(t *testing.T) {
 			const runs = 20
 			leases := make([]flow.Lease, runs)
 			for i := range leases {
-				leases[i] = b.acquire(b.createDraft())
+				leases[i] = b.MustAcquire(b.MustCreateDraft())
 			}
 			if fault.draft.Beside != nil {
 				fault.draft.Beside.Run = leases[0].Run
@@ -169,11 +170,11 @@ func TestFaultyAppendFailsAlone(t *testing.T) {
 				if i == 7 {
 					end = fault.draft
 				}
-				b.Append(l, []flow.Draft{step("x"), end}, func(err error) { errs[i] = err; all.Done() })
+				b.Append(l, []flow.Draft{storetest.Step("x"), end}, func(err error) { errs[i] = err; all.Done() })
 			}
 			all.Wait()
 			for i, l := range leases {
-				head := b.row(l.Run).Head
+				head := b.MustRun(l.Run).Head
 				if i == 7 {
 					if errs[i] == nil || head != 2 {
 						t.Errorf("the faulty one: %v, head %d", errs[i], head)
@@ -181,7 +182,7 @@ func TestFaultyAppendFailsAlone(t *testing.T) {
 				} else if errs[i] != nil || head != 4 {
 					t.Errorf("a neighbour: %v, head %d", errs[i], head)
 				}
-				b.verify(l.Run)
+				b.MustVerify(l.Run)
 			}
 		})
 	}
@@ -190,7 +191,7 @@ func TestFaultyAppendFailsAlone(t *testing.T) {
 // What queues up while a commit syncs shares the next one.
 func TestBatchesShareACommit(t *testing.T) {
 	b := newBench(t, nil)
-	l := b.acquire(b.create())
+	l := b.MustAcquire(b.MustCreate())
 	release := make(chan struct{})
 	entered := make(chan struct{})
 	go func() {
@@ -205,7 +206,7 @@ func TestBatchesShareACommit(t *testing.T) {
 	const steps = 300
 	for i := range steps {
 		all.Add(1)
-		b.Append(l, []flow.Draft{step(fmt.Sprint(i))}, func(err error) {
+		b.Append(l, []flow.Draft{storetest.Step(fmt.Sprint(i))}, func(err error) {
 			if err != nil {
 				t.Error(err)
 			}

@@ -167,16 +167,21 @@ func (db *database) restoreAll(ctx context.Context) error {
 
 // restore writes those files of a run's envelopes that are missing.
 func (db *database) restore(ctx context.Context, run string) error {
-	records, err := db.rules.Records(ctx, run, 0, 0)
-	if err != nil {
-		return err
-	}
+	const page = 1000
 	var errs []error
-	for _, r := range records {
-		if journal.IsEnvelope(r.Kind) {
-			_, err := db.dir.writeEnvelope(store.Envelope{Run: run, Seq: r.Seq, Bytes: r.Bytes})
-			errs = append(errs, err)
+	for after, more := int64(0), true; more; {
+		records, err := db.rules.Records(ctx, run, after, page)
+		if err != nil {
+			return err
 		}
+		for _, r := range records {
+			after = r.Seq
+			if journal.IsEnvelope(r.Kind) {
+				_, err := db.dir.writeEnvelope(store.Envelope{Run: run, Seq: r.Seq, Bytes: r.Bytes})
+				errs = append(errs, err)
+			}
+		}
+		more = len(records) == page
 	}
 	if len(errs) > 0 {
 		errs = append(errs, files.SyncDir(db.dir.envelopes(run)))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/store/storetest"
 )
 
 func names(t *testing.T, dir string) (names []string) {
@@ -31,9 +32,9 @@ func names(t *testing.T, dir string) (names []string) {
 
 func TestEnvelopeFiles(t *testing.T) {
 	b := newBench(t, nil)
-	run := b.create()
-	l := b.acquire(run)
-	b.append(l, step("a"), gate("G1", "root/ok"))
+	run := b.MustCreate()
+	l := b.MustAcquire(run)
+	b.MustAppend(l, storetest.Step("a"), storetest.Gate("G1", "root/ok"))
 	if err := b.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestEnvelopeFiles(t *testing.T) {
 		t.Fatalf("files after opening again: %v", got)
 	}
 	faults, err := journal.VerifyFiles(b.db.dir.envelopes(run), func(yield func([]byte, error) bool) {
-		for _, r := range b.records(run) {
+		for _, r := range b.MustRecords(run) {
 			if journal.IsEnvelope(r.Kind) && !yield(r.Bytes, nil) {
 				return
 			}
@@ -67,7 +68,7 @@ func TestEnvelopeFiles(t *testing.T) {
 	if err := os.RemoveAll(b.db.dir.journal()); err != nil {
 		t.Fatal(err)
 	}
-	b.verify(run)
+	b.MustVerify(run)
 	if err := b.db.restore(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
@@ -131,28 +132,28 @@ func TestSecrets(t *testing.T) {
 // Only a program that asked for the user's key can sign with it.
 func TestUserKeyIsAskedFor(t *testing.T) {
 	b := newBench(t, nil)
-	run := b.create()
-	b.append(b.acquire(run), gate("G1", "root/ok"))
+	run := b.MustCreate()
+	b.MustAppend(b.MustAcquire(run), storetest.Gate("G1", "root/ok"))
 	b.shut()
 	s, err := Open(b.dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Store = s
-	if err := b.writeErr(run, resolve("G1", "approve", "command")); err == nil || !strings.Contains(err.Error(), "user's key") {
+	b.use(s)
+	if err := b.WriteDrafts(run, storetest.Resolve("G1", "approve", "command")); err == nil || !strings.Contains(err.Error(), "user's key") {
 		t.Fatalf("signed as the user: %v", err)
 	}
-	d := resolve("G1", "approve", "http")
+	d := storetest.Resolve("G1", "approve", "http")
 	d.From = "executor"
 	d.Body = []byte(strings.TrimSuffix(string(d.Body), "}") + `,"on_behalf_of":"token:me"}`)
-	b.write(run, d)
-	b.verify(run)
+	b.MustWrite(run, d)
+	b.MustVerify(run)
 }
 
 // A run is signed by the keys it published, or not at all.
 func TestLostKeys(t *testing.T) {
 	b := newBench(t, nil)
-	run := b.create()
+	run := b.MustCreate()
 	old := b.Keys()
 	b.shut()
 	if err := os.Remove(filepath.Join(folder(b.dir).keys(), "executor.key")); err != nil {
@@ -162,32 +163,32 @@ func TestLostKeys(t *testing.T) {
 	if b.Keys().Executor == old.Executor || b.Keys().User != old.User {
 		t.Fatal("the keys did not change as they should")
 	}
-	if _, err := b.Acquire(t.Context(), run, me); !errors.Is(err, journal.ErrUnknownKey) || errors.Is(err, flow.ErrIntegrity) {
+	if _, err := b.Acquire(t.Context(), run, storetest.Me); !errors.Is(err, journal.ErrUnknownKey) || errors.Is(err, flow.ErrIntegrity) {
 		t.Fatalf("driven with a key the run does not know: %v", err)
 	}
-	if err := b.writeErr(run, gate("G1", "root/ok")); !errors.Is(err, journal.ErrUnknownKey) {
+	if err := b.WriteDrafts(run, storetest.Gate("G1", "root/ok")); !errors.Is(err, journal.ErrUnknownKey) {
 		t.Fatalf("signed with a key the run does not know: %v", err)
 	}
-	b.verify(run) // the old key is still known to the store
-	b.verify(b.create())
+	b.MustVerify(run) // the old key is still known to the store
+	b.MustVerify(b.MustCreate())
 }
 
 func TestReadOnly(t *testing.T) {
 	b := newBench(t, nil)
-	run := b.create()
+	run := b.MustCreate()
 	writer := b.Store
 	b.open(&Options{ReadOnly: true})
 	changed, stop := b.Follow(run)
 	defer stop()
-	if _, err := writer.Acquire(t.Context(), run, me); err != nil {
+	if _, err := writer.Acquire(t.Context(), run, storetest.Me); err != nil {
 		t.Fatal(err)
 	}
 	<-changed
-	b.verify(run)
-	if _, err := b.Acquire(t.Context(), run, me); !errors.Is(err, flow.ErrReadOnly) {
+	b.MustVerify(run)
+	if _, err := b.Acquire(t.Context(), run, storetest.Me); !errors.Is(err, flow.ErrReadOnly) {
 		t.Errorf("acquire: %v", err)
 	}
-	if err := b.writeErr(run); !errors.Is(err, flow.ErrReadOnly) {
+	if err := b.WriteDrafts(run); !errors.Is(err, flow.ErrReadOnly) {
 		t.Errorf("write: %v", err)
 	}
 	if b.Keys() != writer.Keys() {
@@ -221,17 +222,17 @@ func TestBackupOfABusyStore(t *testing.T) {
 	var busy errgroup.Group
 	stop := make(chan struct{})
 	for range 8 {
-		run := b.create()
+		run := b.MustCreate()
 		runs = append(runs, run)
-		l := b.acquire(run)
-		b.append(l, flow.Draft{Kind: "effect.finished", Path: "large", Body: body(`{"value":%s}`, value)})
+		l := b.MustAcquire(run)
+		b.MustAppend(l, flow.Draft{Kind: "effect.finished", Path: "large", Body: storetest.Body(`{"value":%s}`, value)})
 		busy.Go(func() error {
 			for n := 0; ; n++ {
 				select {
 				case <-stop:
 					return nil
 				default:
-					if err := appendErr(b, l, step(fmt.Sprint(n))); err != nil {
+					if err := storetest.AppendErr(b, l, storetest.Step(fmt.Sprint(n))); err != nil {
 						return err
 					}
 				}
@@ -261,15 +262,15 @@ func TestBackupOfABusyStore(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Dir(dest)); err != nil || len(left) != 1 || made.Dir != dest {
 		t.Errorf("beside %s there is %v (%v)", made.Dir, left, err)
 	}
-	copied := &bench{TB: t, dir: dir}
+	copied := benchIn(t, dir)
 	copied.open(nil)
 	defer copied.shut()
 	for _, run := range runs {
-		copied.verify(run)
+		copied.MustVerify(run)
 		if row, err := copied.Run(t.Context(), run); err != nil || row.Owner != nil {
 			t.Errorf("run %s of the copy belongs to %v (%v)", run, row.Owner, err)
 		}
-		copied.acquire(run) // and whoever wants to can go on with it
+		copied.MustAcquire(run) // and whoever wants to can go on with it
 	}
 	if made.Runs != 8 || made.Blobs != 1 || made.Missing != 0 {
 		t.Errorf("it says that it holds %+v", made)

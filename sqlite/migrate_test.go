@@ -11,11 +11,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
+
+	"testing/fstest"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/store/storetest"
 )
 
 // nextFormat is the schema with one migration more, a slow one.
@@ -43,7 +45,7 @@ func childMigrate(args []string) error {
 func TestKilledMigration(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
-	run := b.create()
+	run := b.MustCreate()
 	b.shut()
 	list, err := nextFormat()
 	if err != nil {
@@ -87,18 +89,18 @@ func TestKilledMigration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Store = s
-	b.verify(run)
+	b.use(s)
+	b.MustVerify(run)
 	b.shut()
 
 	// The program of before now meets a newer format: it reads and does not write.
 	b.open(nil)
-	b.verify(run)
-	_, err = b.Acquire(t.Context(), run, me)
+	b.MustVerify(run)
+	_, err = b.Acquire(t.Context(), run, storetest.Me)
 	if !errors.Is(err, flow.ErrReadOnly) || !strings.Contains(err.Error(), "format_newer") {
 		t.Fatalf("writing to a newer format: %v", err)
 	}
-	if err := appendErr(b, flow.Lease{Run: run, Epoch: 1}, step("a")); !errors.Is(err, flow.ErrReadOnly) {
+	if err := storetest.AppendErr(b, flow.Lease{Run: run, Epoch: 1}, storetest.Step("a")); !errors.Is(err, flow.ErrReadOnly) {
 		t.Fatalf("appending to a newer format: %v", err)
 	}
 	if _, err := b.PutBlob(t.Context(), []byte("x")); !errors.Is(err, flow.ErrReadOnly) {
@@ -126,7 +128,7 @@ func TestMigrationsAreNumbered(t *testing.T) {
 
 func TestFailingMigrationChangesNothing(t *testing.T) {
 	b := newBench(t, nil)
-	run := b.create()
+	run := b.MustCreate()
 	b.shut()
 	list, err := loadSchema(embedded)
 	if err != nil {
@@ -137,8 +139,8 @@ func TestFailingMigrationChangesNothing(t *testing.T) {
 		t.Fatal("a migration that fails was accepted")
 	}
 	b.open(nil)
-	b.verify(run)
-	b.create()
+	b.MustVerify(run)
+	b.MustCreate()
 }
 
 func TestOtherDatabaseIsRefused(t *testing.T) {
@@ -188,9 +190,9 @@ func TestOldStoresAreMigrated(t *testing.T) {
 	for i, old := range backTo {
 		t.Run(fmt.Sprint("format ", old.format), func(t *testing.T) {
 			b := newBench(t, nobodyLives())
-			b.rememberFact("older than the events")
-			run := b.create()
-			b.append(b.acquire(run), leafEnd("root/a"), leafEnd("root/b"))
+			b.RememberFact("older than the events")
+			run := b.MustCreate()
+			b.MustAppend(b.MustAcquire(run), storetest.LeafEnd("root/a"), storetest.LeafEnd("root/b"))
 			before, err := b.MemoryItems(t.Context(), tipstaff.MemoryQuery{})
 			if err != nil {
 				t.Fatal(err)
@@ -215,11 +217,11 @@ func TestOldStoresAreMigrated(t *testing.T) {
 			if err != nil || old.format > 1 && !slices.Equal(after, before) {
 				t.Errorf("remembered: %+v, %v\nwant %+v", after, err, before)
 			}
-			b.memorySound()
-			b.append(b.acquire(run), leafEnd("root/c"), terminals["completed"])
-			b.mustPipeline(flow.NewRun{User: "ann", Envelope: "env_1", Thread: "t"})
-			b.verify(run)
-			b.memorySound()
+			b.MemorySound()
+			b.MustAppend(b.MustAcquire(run), storetest.LeafEnd("root/c"), storetest.Terminals["completed"])
+			b.MustPipeline(flow.NewRun{User: "ann", Envelope: "env_1", Thread: "t"})
+			b.MustVerify(run)
+			b.MemorySound()
 		})
 	}
 }

@@ -3,14 +3,11 @@
 package sqlite
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,10 +15,14 @@ import (
 	"testing"
 	"time"
 
+	"bufio"
 	"golang.org/x/sys/unix"
+	"os/exec"
+	"os/signal"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/store/storetest"
 )
 
 // The test binary is also the other process: with this variable set it does what
@@ -97,12 +98,14 @@ func childBench(dir string, o *Options) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bench{Store: s, dir: dir}, nil
+	b := &bench{dir: dir}
+	b.use(s)
+	return b, nil
 }
 
 func createIn(b *bench) (string, error) {
 	id := tipstaff.NewID(time.Now()).String()
-	return id, b.Create(context.Background(), flow.NewRun{ID: id, User: "local"}, b.begun())
+	return id, b.Create(context.Background(), flow.NewRun{ID: id, User: "local"}, storetest.Begun(b.Keys()))
 }
 
 func childCreate(args []string) error {
@@ -134,11 +137,11 @@ func TestProcessesCreateTheStoreAtOnce(t *testing.T) {
 		}
 		c.wait(t)
 	}
-	b := &bench{TB: t, dir: dir}
+	b := benchIn(t, dir)
 	b.open(nil)
 	defer b.shut()
 	for _, id := range ids {
-		b.verify(id)
+		b.MustVerify(id)
 	}
 	if keys, err := b.PublicKeys(t.Context()); err != nil || len(keys) != 2 {
 		t.Errorf("%d keys were made: %v", len(keys), err)
@@ -161,7 +164,7 @@ func childDrive(args []string) error {
 	}
 	fmt.Println(id)
 	for n := 1; ; n++ {
-		if err := appendErr(b, l, step(fmt.Sprintf("root/%d", n))); err != nil {
+		if err := storetest.AppendErr(b, l, storetest.Step(fmt.Sprintf("root/%d", n))); err != nil {
 			return err
 		}
 		fmt.Println(n)
@@ -189,13 +192,13 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 			last = n
 		}
 		_ = c.Wait()
-		b := &bench{TB: t, dir: dir}
+		b := benchIn(t, dir)
 		b.open(nobodyLives())
-		if got := len(b.records(id)) - 5; got < last {
+		if got := len(b.MustRecords(id)) - 5; got < last {
 			t.Errorf("%d steps were acknowledged, %d are there", last, got)
 		}
-		b.verify(id)
-		if l := b.acquire(id); l.Epoch != 2 {
+		b.MustVerify(id)
+		if l := b.MustAcquire(id); l.Epoch != 2 {
 			t.Errorf("epoch %d after the first", l.Epoch)
 		}
 		b.shut()
@@ -212,7 +215,7 @@ func childTake(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := appendErr(b, l, step("root/other")); err != nil {
+	if err := storetest.AppendErr(b, l, storetest.Step("root/other")); err != nil {
 		return err
 	}
 	return b.Close()
@@ -221,18 +224,18 @@ func childTake(args []string) error {
 func TestAnotherProcessFences(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
-	run := b.create()
-	l := b.acquire(run)
-	b.append(l, step("root/mine"))
+	run := b.MustCreate()
+	l := b.MustAcquire(run)
+	b.MustAppend(l, storetest.Step("root/mine"))
 	start(t, "take", b.dir, run).wait(t)
-	if err := appendErr(b, l, step("root/late")); !errors.Is(err, flow.ErrLeaseLost) {
+	if err := storetest.AppendErr(b, l, storetest.Step("root/late")); !errors.Is(err, flow.ErrLeaseLost) {
 		t.Fatalf("append of the first owner: %v", err)
 	}
-	kinds := b.kinds(run)
+	kinds := b.Kinds(run)
 	if last := kinds[len(kinds)-2:]; last[0] != "run.resumed" || last[1] != "effect.finished" || len(kinds) != 8 {
 		t.Fatalf("kinds: %v", kinds)
 	}
-	b.verify(run)
+	b.MustVerify(run)
 }
 
 // childDecide decides a gate when told, says when it did, and asks for a cancel.
@@ -245,11 +248,11 @@ func childDecide(args []string) error {
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}
-	if err := b.writeErr(args[1], resolve("G1", "approve", "command")); err != nil {
+	if err := b.WriteDrafts(args[1], storetest.Resolve("G1", "approve", "command")); err != nil {
 		return err
 	}
 	fmt.Println(time.Now().UnixNano())
-	if err := b.writeErr(args[1], flow.Draft{Kind: "run.cancel_requested"}); err != nil {
+	if err := b.WriteDrafts(args[1], flow.Draft{Kind: "run.cancel_requested"}); err != nil {
 		return err
 	}
 	return b.Close()
@@ -257,11 +260,11 @@ func childDecide(args []string) error {
 
 func TestForeignRecordsReachTheOwner(t *testing.T) {
 	b := newBench(t, nil)
-	run := b.create()
-	l := b.acquire(run)
-	b.append(l, gate("G1", "root/ok"))
+	run := b.MustCreate()
+	l := b.MustAcquire(run)
+	b.MustAppend(l, storetest.Gate("G1", "root/ok"))
 	for range 50 { // others that wait as well
-		stop := b.Watch(b.create(), func(flow.Record) {})
+		stop := b.Watch(b.MustCreate(), func(flow.Record) {})
 		defer stop()
 	}
 	type seen struct {
@@ -319,7 +322,7 @@ func childLimited(args []string) error {
 	}
 	acknowledged := 0
 	for err == nil {
-		if err = appendErr(b, l, step(fmt.Sprintf("root/%d", acknowledged))); err == nil {
+		if err = storetest.AppendErr(b, l, storetest.Step(fmt.Sprintf("root/%d", acknowledged))); err == nil {
 			acknowledged++
 		}
 	}
@@ -328,7 +331,7 @@ func childLimited(args []string) error {
 	}
 	unlimited := unix.Rlimit{Cur: size << 10, Max: size}
 	_ = unix.Setrlimit(unix.RLIMIT_FSIZE, &unlimited)
-	if err := appendErr(b, l, step("root/late")); !errors.Is(err, flow.ErrStoreDown) {
+	if err := storetest.AppendErr(b, l, storetest.Step("root/late")); !errors.Is(err, flow.ErrStoreDown) {
 		return fmt.Errorf("a store that was down wrote again: %v", err)
 	}
 	fmt.Println(id, acknowledged)
@@ -345,12 +348,12 @@ func TestFailedWriteStopsTheStore(t *testing.T) {
 	if err != nil || acknowledged == 0 {
 		t.Fatalf("%q acknowledged: %v", n, err)
 	}
-	b := &bench{TB: t, dir: dir}
+	b := benchIn(t, dir)
 	b.open(nobodyLives())
 	defer b.shut()
-	if got := len(b.records(id)) - 5; got < acknowledged {
+	if got := len(b.MustRecords(id)) - 5; got < acknowledged {
 		t.Errorf("%d were acknowledged, %d are there", acknowledged, got)
 	}
-	b.verify(id)
-	b.append(b.acquire(id), step("root/again"))
+	b.MustVerify(id)
+	b.MustAppend(b.MustAcquire(id), storetest.Step("root/again"))
 }

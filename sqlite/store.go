@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/store"
 	"github.com/tipstaff/tipstaff/store/files"
@@ -258,6 +259,19 @@ func tryReading(dir folder, mode string, list schema) (format int64, err error) 
 func noLog(dir folder) bool {
 	info, err := os.Stat(dir.database() + "-wal")
 	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
+}
+
+// HasStore reports whether there is a store in dir.
+func HasStore(dir string) bool { return !missing(folder(dir).database()) }
+
+// Fill copies everything that another store holds into this one, with the files that follow
+// from it; see [store.Store.Fill].
+func (s *Store) Fill(ctx context.Context, from *store.Store) (tipstaff.StoreCopy, error) {
+	made, err := s.Store.Fill(ctx, from)
+	if err == nil {
+		err = errors.Join(s.db.restoreAll(ctx), s.db.restoreTasks(ctx))
+	}
+	return made, err
 }
 
 // Close writes what is queued and ends the store. Leases it holds are not

@@ -14,14 +14,14 @@ import (
 	"github.com/tipstaff/tipstaff/store"
 )
 
-// No list reads all runs, whatever it is filtered by. A text is looked for in a small table of
-// its own, of which the newest part is read.
-func TestListsAreReadByIndex(t *testing.T) {
+// migrated is a SQLite database with the tables of a store.
+func migrated(t *testing.T) *sql.DB {
+	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "plan.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	t.Cleanup(func() { _ = db.Close() })
 	files, err := filepath.Glob("../sqlite/migrations/*.sql")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%v %v", files, err)
@@ -35,6 +35,13 @@ func TestListsAreReadByIndex(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
+	return db
+}
+
+// No list reads all runs, whatever it is filtered by. A text is looked for in a small table of
+// its own, of which the newest part is read.
+func TestListsAreReadByIndex(t *testing.T) {
+	db := migrated(t)
 	scans := regexp.MustCompile(`SCAN (runs|run_labels|run_search)\b`)
 	open := regexp.MustCompile(`SCAN runs USING (COVERING )?INDEX runs_open`) // in which nothing else stands
 	plan := func(query string, args []any) (text string) {

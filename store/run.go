@@ -347,7 +347,10 @@ func whereRuns(q flow.Query) (where string, args []any) {
 	if q.Threads {
 		add(`thread <> '' AND NOT EXISTS (SELECT 1 FROM runs AS later WHERE later.thread = runs.thread AND later.thread <> '' AND later."user" = runs."user" AND later.n > runs.n)`)
 	}
-	if q.States != nil {
+	if q.States != nil && len(q.States) == 0 {
+		add("false")
+	}
+	if len(q.States) > 0 {
 		add("state IN (" + strings.TrimSuffix(strings.Repeat("?, ", len(q.States)), ", ") + ")")
 		for _, state := range q.States {
 			args = append(args, state)

@@ -19,6 +19,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -134,6 +135,15 @@ func stamp(t time.Time) any {
 		return nil
 	}
 	return t.UnixNano()
+}
+
+// Storable is a text that every database can keep: some know no zero byte and nothing that
+// is not UTF-8. Rows are only indices of records, whose bytes are kept as they are.
+func Storable(s string) string {
+	if strings.IndexByte(s, 0) >= 0 {
+		s = strings.ReplaceAll(s, "\x00", "\uFFFD")
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
 // errNoRow: a row that was asked for is not there.
@@ -270,8 +280,12 @@ func (s *Store) otherKeys() error {
 }
 
 // PublicKeys are all that were ever made here, in a fixed order.
-func (s *Store) PublicKeys(ctx context.Context) (keys []journal.PublicKey, err error) {
-	err = s.db.Query(ctx, func(r Row) error {
+func (s *Store) PublicKeys(ctx context.Context) ([]journal.PublicKey, error) {
+	return publicKeys(ctx, s.db)
+}
+
+func publicKeys(ctx context.Context, q Querier) (keys []journal.PublicKey, err error) {
+	err = q.Query(ctx, func(r Row) error {
 		if len(r.Bytes(0)) != len(journal.PublicKey{}) {
 			return fmt.Errorf("%w: a stored key has the wrong size", ErrDamaged)
 		}

@@ -43,7 +43,7 @@ func main() {
 	env.Version = versionInfo()
 	env.Open, env.Connect = stop.open, connect
 	env.Export = runner.Export
-	env.Backup = backup
+	env.Backup, env.CopyStore = backup, copyStore
 	env.Doctor = doctor
 	env.Classifier = classifier
 	env.IsPipeline, env.PipelineSchema = pipeline.IsPipeline, pipeline.Schema()

@@ -9,7 +9,10 @@ import (
 	"path/filepath"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/cli"
+	"github.com/tipstaff/tipstaff/postgres"
 	"github.com/tipstaff/tipstaff/sqlite"
+	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/tool"
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
@@ -51,15 +54,19 @@ func unusable(err error) error {
 	return &tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: fmt.Sprint(err), Err: err}
 }
 
-// doctor examines a workspace: its manifest and lock, and its store.
-func doctor(ctx context.Context, name string) ([]tipstaff.Diagnostic, error) {
-	dir, err := folder(name)
+// doctor examines a workspace: its manifest and lock, and its store, which may be elsewhere.
+func doctor(ctx context.Context, o cli.OpenOptions) ([]tipstaff.Diagnostic, error) {
+	dir, err := folder(o.Workspace)
 	if err != nil {
 		return nil, err
 	}
-	var o sqlite.Options
-	o.Alive = alive
-	found, err := sqlite.Examine(ctx, filepath.Join(dir, storeFolder), &o)
+	if o.Store != "" {
+		found, err := postgres.Examine(ctx, o.Store, &postgres.Options{Folder: filepath.Join(dir, storeFolder), Lives: supervisor.Alive})
+		return append(examineFiles(dir), found...), err
+	}
+	var opts sqlite.Options
+	opts.Alive = alive
+	found, err := sqlite.Examine(ctx, filepath.Join(dir, storeFolder), &opts)
 	return append(examineFiles(dir), found...), err
 }
 

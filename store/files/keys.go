@@ -1,6 +1,7 @@
 package files
 
 import (
+	"bytes"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/hex"
@@ -119,6 +120,36 @@ func LoadPublic(dir string) *store.Keyring {
 		}
 	}
 	return ring
+}
+
+// ErrOtherKey: a key is there already, and is another.
+var ErrOtherKey = errors.New("there is another key")
+
+// CopyKeys copies the keys in one folder to another, which is made if need be. It replaces
+// none: ErrOtherKey.
+func CopyKeys(from, to string) error {
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	for _, name := range []string{journal.User, journal.Executor} {
+		for suffix, mode := range map[string]fs.FileMode{".key": 0o600, ".pub": 0o644} {
+			text, err := os.ReadFile(filepath.Join(from, name+suffix))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			place := filepath.Join(to, name+suffix)
+			if there, err := os.ReadFile(place); err == nil && !bytes.Equal(bytes.TrimSpace(there), bytes.TrimSpace(text)) {
+				return fmt.Errorf("%w: %s", ErrOtherKey, place)
+			}
+			if err := Write(place, text, mode); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Secret is a key for a purpose other than signing. Every process that may sign as

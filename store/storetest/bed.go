@@ -1,5 +1,6 @@
-// Package storetest puts a store under the suite of package flowtest, whatever
-// database it stands on: it creates runs, decides gates and recovers.
+// Package storetest holds what every store must pass, whatever database it stands on:
+// [Rules], and a [Bed] for the suite of package flowtest, which creates runs, decides gates
+// and recovers.
 package storetest
 
 import (
@@ -149,14 +150,12 @@ func (l suiteLog) Load(ctx context.Context, run string) (flow.History, error) {
 	return h, err
 }
 
-const zeroDigest = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
-
 // Begun are the records of a given program: drafted, compiled, accepted, taking
 // effect.
 func Begun(keys tipstaff.RunKeys) []flow.Draft {
-	terms := tipstaff.Terms{IntentHash: zeroDigest, ProgramDigest: zeroDigest}
+	terms := tipstaff.Terms{IntentHash: ZeroDigest, ProgramDigest: ZeroDigest}
 	return []flow.Draft{
-		{Kind: string(tipstaff.KindIntentDraft), From: "executor", Body: flow.JSON(tipstaff.IntentDraft{ProgramKind: "plan", ProgramDigest: zeroDigest,
+		{Kind: string(tipstaff.KindIntentDraft), From: "executor", Body: flow.JSON(tipstaff.IntentDraft{ProgramKind: "plan", ProgramDigest: ZeroDigest,
 			Inputs: json.RawMessage(`{}`), Bounds: tipstaff.Bounds{}, User: "local", Origin: "foreground", Keys: keys, Frozen: map[string]string{}})},
 		{Kind: string(tipstaff.KindIntentCompiled), From: "executor", Body: json.RawMessage(`{"attempts":0}`)},
 		{Kind: flow.KindIntentAccept, From: "user", Body: flow.JSON(tipstaff.IntentAccept{Terms: terms, Revision: 1, Bounds: tipstaff.Bounds{}, Via: "command"})},

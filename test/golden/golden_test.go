@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -49,10 +50,7 @@ func TestGolden(t *testing.T) {
 			t.Run(g.dir+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				w := g.unpack(t, name)
-				for _, e := range w.runs {
-					w.asFrozen(e)
-				}
-				w.statuses()
+				w.allFrozen()
 				w.bites()
 				for _, e := range w.runs {
 					w.goesOn(e)
@@ -65,6 +63,45 @@ func TestGolden(t *testing.T) {
 			t.Parallel()
 			g.exports(t)
 		})
+	}
+}
+
+// The same holds of journals that were copied to a database: they export the very bytes
+// that were frozen, and go on as they would have.
+func TestGoldenInPostgres(t *testing.T) {
+	server := os.Getenv("TIPSTAFF_POSTGRES")
+	if server == "" {
+		t.Skip("TIPSTAFF_POSTGRES names no server: make test-scale starts one")
+	}
+	manifests, err := filepath.Glob("v*/manifest.yaml")
+	if err != nil || len(manifests) == 0 {
+		t.Fatalf("there is no generation: %v", err)
+	}
+	for _, file := range manifests {
+		g := readGeneration(t, filepath.Dir(file))
+		for i, name := range slices.Sorted(maps.Keys(g.Workspaces)) {
+			t.Run(g.dir+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				w := g.unpack(t, name)
+				w.Must(0, "ls") // which brings the store to the newest format
+				address, err := url.Parse(server)
+				w.Check(err)
+				address.RawQuery = url.Values{"search_path": {fmt.Sprintf("golden%d_%s_%d", os.Getpid(), g.dir, i)}}.Encode()
+				w.Must(0, "store", "copy", ".", address.String())
+				w.Check(os.Rename(w.Path(".tipstaff", "tipstaff.db"), w.Path("copied.db"))) // nobody reads it by mistake
+				w.Env = append(w.Env, "TIPSTAFF_STORE="+address.String())
+				w.allFrozen()
+				for _, e := range w.runs {
+					w.goesOn(e)
+				}
+				for _, e := range w.runs {
+					w.Must(0, "export", w.frozen[e.Name].run, "after-"+e.Name)
+					lines := bytes.SplitAfter([]byte(w.Read("after-"+e.Name+"/records.ndjson")), []byte("\n"))
+					w.areFrozen(e, lines[:w.frozen[e.Name].seq])
+				}
+				w.Must(0, "memory", "rebuild", "--check")
+			})
+		}
 	}
 }
 
@@ -92,6 +129,15 @@ type shown struct {
 	State, Status, Outcome string
 	Outputs                map[string]any
 	Error                  struct{ Reason string }
+}
+
+// allFrozen checks runs that nothing has happened to since.
+func (w *workspace) allFrozen() {
+	w.Helper()
+	for _, e := range w.runs {
+		w.asFrozen(e)
+	}
+	w.statuses()
 }
 
 // asFrozen checks a run that nothing has happened to since: not a byte of it differs.

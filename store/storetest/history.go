@@ -1,4 +1,4 @@
-package sqlite
+package storetest
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -15,10 +16,10 @@ import (
 )
 
 func continued() flow.Draft {
-	return flow.Draft{Kind: "run.continued", Body: body(`{"state":{},"used":{},"limit":{},"wall_ms":0}`)}
+	return flow.Draft{Kind: "run.continued", Body: Body(`{"state":{},"used":{},"limit":{},"wall_ms":0}`)}
 }
 
-func (b *bench) load(run string) flow.History {
+func (b *Bench) load(run string) flow.History {
 	b.Helper()
 	h, err := b.Load(b.Context(), run)
 	if err != nil {
@@ -40,41 +41,41 @@ func paths(records []flow.Record) (paths string) {
 	return strings.TrimSpace(paths)
 }
 
-func (b *bench) fork(source string, at int64) string {
+func (b *Bench) fork(source string, at int64) string {
 	b.Helper()
-	id := tipstaff.NewID(b.db.opts.Now()).String()
-	if err := b.Create(b.Context(), flow.NewRun{ID: id, User: "local", Base: source, BaseSeq: at}, b.begun()); err != nil {
+	id := tipstaff.NewID(time.Now()).String()
+	if err := b.Create(b.Context(), flow.NewRun{ID: id, User: "local", Base: source, BaseSeq: at}, Begun(b.Keys())); err != nil {
 		b.Fatal(err)
 	}
 	return id
 }
 
-func TestLoadGivesThePresentSegment(t *testing.T) {
-	b := newBench(t, nil)
-	run := b.create()
-	l := b.acquire(run)
-	b.append(l, step("a"))
+func testLoadGivesThePresentSegment(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	run := b.MustCreate()
+	l := b.MustAcquire(run)
+	b.MustAppend(l, Step("a"))
 	if h := b.load(run); h.Segment != 0 || paths(h.Records) != "a" || len(h.Records) != 6 {
 		t.Fatalf("segment %d: %s", h.Segment, paths(h.Records))
 	}
-	b.append(l, continued(), step("b"))
-	b.append(l, continued(), step("c"), step("d"))
+	b.MustAppend(l, continued(), Step("b"))
+	b.MustAppend(l, continued(), Step("c"), Step("d"))
 	h := b.load(run)
 	if h.Segment != 2 || paths(h.Records) != "| c d" || h.Base != nil {
 		t.Fatalf("segment %d: %s", h.Segment, paths(h.Records))
 	}
-	if row := b.row(run); row.Cont != h.Records[0].Seq {
+	if row := b.MustRun(run); row.Cont != h.Records[0].Seq {
 		t.Fatalf("the row says %d, the segment begins at %d", row.Cont, h.Records[0].Seq)
 	}
 }
 
 // A cancel is seen by every segment, for it holds until the run ends.
-func TestLoadGivesACancelOfAnEarlierSegment(t *testing.T) {
-	b := newBench(t, nil)
-	run := b.create()
-	l := b.acquire(run)
-	b.write(run, flow.Draft{Kind: "run.cancel_requested"})
-	b.append(l, step("a"), continued(), step("b"))
+func testLoadGivesACancelOfAnEarlierSegment(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	run := b.MustCreate()
+	l := b.MustAcquire(run)
+	b.MustWrite(run, flow.Draft{Kind: "run.cancel_requested"})
+	b.MustAppend(l, Step("a"), continued(), Step("b"))
 	h := b.load(run)
 	var kinds []string
 	for _, r := range h.Records {
@@ -85,12 +86,12 @@ func TestLoadGivesACancelOfAnEarlierSegment(t *testing.T) {
 	}
 }
 
-func TestEnvelopesKeepTheIDTheyAreGiven(t *testing.T) {
-	b := newBench(t, nil)
-	run := b.create()
-	d := gate("G1", "root/ok")
-	d.ID = tipstaff.NewID(b.db.opts.Now()).String()
-	b.append(b.acquire(run), d)
+func testEnvelopesKeepTheIDTheyAreGiven(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	run := b.MustCreate()
+	d := Gate("G1", "root/ok")
+	d.ID = tipstaff.NewID(time.Now()).String()
+	b.MustAppend(b.MustAcquire(run), d)
 	records := b.load(run).Records
 	if got := records[len(records)-1].ID; got != d.ID {
 		t.Fatalf("id %s, want %s", got, d.ID)
@@ -98,19 +99,19 @@ func TestEnvelopesKeepTheIDTheyAreGiven(t *testing.T) {
 	if made := records[0].ID; made == "" || made == d.ID {
 		t.Fatalf("the store made the id %q", made)
 	}
-	b.verify(run)
+	b.MustVerify(run)
 }
 
-func TestLoadGivesRecordsAsTheyWereDrafted(t *testing.T) {
-	b := newBench(t, nil)
-	run := b.create()
-	l := b.acquire(run)
+func testLoadGivesRecordsAsTheyWereDrafted(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	run := b.MustCreate()
+	l := b.MustAcquire(run)
 	drafts := []flow.Draft{
-		{Kind: "plan.step", Path: "root/a", N: 3, Body: body(`{"node":"a"}`)},
-		{Kind: "worker.event", Path: "root/a", Note: true, Body: body(`{"line":"é\u0000 \"quoted\""}`)},
-		{Kind: "clock.read", Path: "root", Body: body(`{"t":"2026-01-01T00:00:00.000000000Z"}`)},
+		{Kind: "plan.step", Path: "root/a", N: 3, Body: Body(`{"node":"a"}`)},
+		{Kind: "worker.event", Path: "root/a", Note: true, Body: Body(`{"line":"é\u0000 \"quoted\""}`)},
+		{Kind: "clock.read", Path: "root", Body: Body(`{"t":"2026-01-01T00:00:00.000000000Z"}`)},
 	}
-	b.append(l, drafts...)
+	b.MustAppend(l, drafts...)
 	records := b.load(run).Records[5:]
 	for i, want := range drafts {
 		if diff := cmp.Diff(want, records[i].Draft); diff != "" {
@@ -122,24 +123,24 @@ func TestLoadGivesRecordsAsTheyWereDrafted(t *testing.T) {
 	}
 }
 
-func TestForksInherit(t *testing.T) {
-	b := newBench(t, nil)
-	source := b.create()
-	l := b.acquire(source)
-	b.append(l, step("a"), continued(), step("b"), step("c")) // seq 6 to 9
+func testForksInherit(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	source := b.MustCreate()
+	l := b.MustAcquire(source)
+	b.MustAppend(l, Step("a"), continued(), Step("b"), Step("c")) // seq 6 to 9
 
 	fork := b.fork(source, 8)
 	if h := b.load(fork); paths(h.Base) != "| b" || paths(h.Records) != "" || h.Segment != 1 {
 		t.Fatalf("fork: base %q, own %q, segment %d", paths(h.Base), paths(h.Records), h.Segment)
 	}
-	fl := b.acquire(fork)
-	b.append(fl, step("d"), step("e")) // seq 6 and 7
+	fl := b.MustAcquire(fork)
+	b.MustAppend(fl, Step("d"), Step("e")) // seq 6 and 7
 
 	second := b.fork(fork, 6)
 	if h := b.load(second); paths(h.Base) != "| b d" || h.Segment != 1 {
 		t.Fatalf("fork of a fork: base %q, segment %d", paths(h.Base), h.Segment)
 	}
-	b.append(fl, continued(), step("f")) // seq 8 and 9
+	b.MustAppend(fl, continued(), Step("f")) // seq 8 and 9
 	if h := b.load(fork); h.Base != nil || paths(h.Records) != "| f" || h.Segment != 2 {
 		t.Fatalf("continued fork: base %q, own %q, segment %d", paths(h.Base), paths(h.Records), h.Segment)
 	}
@@ -152,18 +153,18 @@ func TestForksInherit(t *testing.T) {
 		t.Fatalf("early fork: base %q, segment %d", paths(h.Base), h.Segment)
 	}
 	for _, at := range []int64{0, 10, 99} {
-		err := b.Create(t.Context(), flow.NewRun{ID: tipstaff.NewID(b.db.opts.Now()).String(), Base: source, BaseSeq: at}, nil)
+		err := b.Create(t.Context(), flow.NewRun{ID: tipstaff.NewID(time.Now()).String(), Base: source, BaseSeq: at}, nil)
 		if err == nil {
 			t.Errorf("forked at record %d of 9", at)
 		}
 	}
 }
 
-func TestPayloadsAreKeptAsBlobs(t *testing.T) {
-	b := newBench(t, nil)
-	run := b.create()
+func testPayloadsAreKeptAsBlobs(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	run := b.MustCreate()
 	value := fmt.Sprintf("%q", strings.Repeat("v", 64<<10))
-	b.append(b.acquire(run), flow.Draft{Kind: "effect.finished", Path: "a", Body: body(`{"value":%s}`, value)})
+	b.MustAppend(b.MustAcquire(run), flow.Draft{Kind: "effect.finished", Path: "a", Body: Body(`{"value":%s}`, value)})
 	h := b.load(run)
 	var got struct {
 		Value struct {
@@ -185,27 +186,27 @@ func TestPayloadsAreKeptAsBlobs(t *testing.T) {
 
 // The fold in the row, and the records after it, give what folding them all
 // gives.
-func TestRowTakesTheFold(t *testing.T) {
+func testRowTakesTheFold(t *testing.T, place Place) {
 	t.Parallel()
-	b := newBench(t, nil)
-	run := b.create()
-	l := b.acquire(run)
+	b := place.Bench(t, nil)
+	run := b.MustCreate()
+	l := b.MustAcquire(run)
 	var many []flow.Draft
 	for i := range 1000 + 10 {
-		many = append(many, flow.Draft{Kind: "plan.step", Path: fmt.Sprintf("root/%d", i), N: 1, Body: body(`{"node":"n","status":"completed"}`)})
+		many = append(many, flow.Draft{Kind: "plan.step", Path: fmt.Sprintf("root/%d", i), N: 1, Body: Body(`{"node":"n","status":"completed"}`)})
 	}
-	b.append(l, many...)
-	row := b.row(run)
+	b.MustAppend(l, many...)
+	row := b.MustRun(run)
 	if row.Head-row.FoldSeq >= 1000 {
 		t.Fatalf("the fold is of record %d, the head %d", row.FoldSeq, row.Head)
 	}
-	b.append(l, gate("G1", "root/ok"), step("root/x"))
-	row = b.row(run)
+	b.MustAppend(l, Gate("G1", "root/ok"), Step("root/x"))
+	row = b.MustRun(run)
 	var stored, whole tipstaff.Fold
 	if err := json.Unmarshal(row.Fold, &stored); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range b.records(run) {
+	for _, r := range b.MustRecords(run) {
 		e, err := tipstaff.ParseEvent(r.Bytes)
 		if err != nil {
 			t.Fatal(err)
@@ -223,14 +224,14 @@ func TestRowTakesTheFold(t *testing.T) {
 	}
 }
 
-func TestRunsArePagedNewestFirst(t *testing.T) {
-	b := newBench(t, nil)
+func testRunsArePagedNewestFirst(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
 	var ids []string
 	for range 5 {
-		ids = append(ids, b.create())
+		ids = append(ids, b.MustCreate())
 	}
-	b.append(b.acquire(ids[1]), attest())
-	b.acquire(ids[3])
+	b.MustAppend(b.MustAcquire(ids[1]), attest())
+	b.MustAcquire(ids[3])
 	list := func(q flow.Query) (got []string) {
 		runs, err := b.Runs(t.Context(), q)
 		if err != nil {
@@ -247,7 +248,7 @@ func TestRunsArePagedNewestFirst(t *testing.T) {
 	}{
 		"all":          {flow.Query{}, []string{ids[4], ids[3], ids[2], ids[1], ids[0]}},
 		"first page":   {flow.Query{Limit: 2}, []string{ids[4], ids[3]}},
-		"second page":  {flow.Query{Limit: 2, Before: b.row(ids[3]).N}, []string{ids[2], ids[1]}},
+		"second page":  {flow.Query{Limit: 2, Before: b.MustRun(ids[3]).N}, []string{ids[2], ids[1]}},
 		"by state":     {flow.Query{States: []string{"completed", "failed"}}, []string{ids[1]}},
 		"by no state":  {flow.Query{States: []string{}}, nil},
 		"leased":       {flow.Query{Leased: true}, []string{ids[3]}},

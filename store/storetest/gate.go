@@ -1,4 +1,4 @@
-package sqlite
+package storetest
 
 import (
 	"errors"
@@ -8,20 +8,21 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-func TestOneOfFiftyDecisionsIsStored(t *testing.T) {
-	b := newBench(t, nil)
-	run := b.create()
-	b.append(b.acquire(run), gate("G1", "root/ok"))
+func testOneOfFiftyDecisionsIsStored(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	run := b.MustCreate()
+	b.MustAppend(b.MustAcquire(run), Gate("G1", "root/ok"))
 	var all sync.WaitGroup
 	var stored, conflicts atomic.Int32
 	for i := range 50 {
 		all.Go(func() {
-			err := b.writeErr(run, resolve("G1", []string{"approve", "deny"}[i%2], "command"))
+			err := b.WriteDrafts(run, Resolve("G1", []string{"approve", "deny"}[i%2], "command"))
 			switch {
 			case err == nil:
 				stored.Add(1)
@@ -36,19 +37,19 @@ func TestOneOfFiftyDecisionsIsStored(t *testing.T) {
 	if stored.Load() != 1 || conflicts.Load() != 49 {
 		t.Fatalf("%d stored, %d conflicts", stored.Load(), conflicts.Load())
 	}
-	b.verify(run)
+	b.MustVerify(run)
 }
 
-func TestLateClosingsAreLeftOut(t *testing.T) {
+func testLateClosingsAreLeftOut(t *testing.T, place Place) {
 	t.Parallel()
 	for _, via := range []string{"expiry", "superseded", "run_ended"} {
 		t.Run(via, func(t *testing.T) {
-			b := newBench(t, nil)
-			run := b.create()
-			l := b.acquire(run)
-			b.append(l, gate("G1", "root/a"), gate("G2", "root/b"))
-			b.write(run, resolve("G1", "approve", "command"))
-			b.append(l, resolve("G1", "deny", via), resolve("G2", "deny", via), attest())
+			b := place.Bench(t, nil)
+			run := b.MustCreate()
+			l := b.MustAcquire(run)
+			b.MustAppend(l, Gate("G1", "root/a"), Gate("G2", "root/b"))
+			b.MustWrite(run, Resolve("G1", "approve", "command"))
+			b.MustAppend(l, Resolve("G1", "deny", via), Resolve("G2", "deny", via), attest())
 			gates, err := b.Gates(t.Context(), flow.GateQuery{Run: run})
 			if err != nil || len(gates) != 2 {
 				t.Fatalf("%d gates: %v", len(gates), err)
@@ -56,22 +57,22 @@ func TestLateClosingsAreLeftOut(t *testing.T) {
 			if gates[0].Via != "command" || gates[1].Via != via {
 				t.Fatalf("closed via %s and %s", gates[0].Via, gates[1].Via)
 			}
-			if got := strings.Count(strings.Join(b.kinds(run), " "), "policy.gate.resolve"); got != 2 {
+			if got := strings.Count(strings.Join(b.Kinds(run), " "), "policy.gate.resolve"); got != 2 {
 				t.Fatalf("%d closings were stored", got)
 			}
-			b.verify(run)
+			b.MustVerify(run)
 		})
 	}
 }
 
-func TestGateRowsAreWhatTheRecordsSay(t *testing.T) {
-	b := newBench(t, nil)
-	first, second := b.create(), b.create()
+func testGateRowsAreWhatTheRecordsSay(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	first, second := b.MustCreate(), b.MustCreate()
 	large := strings.Repeat("x", 70<<10)
-	opened := gate("G1", "root/ok")
-	opened.Body = body(`{"gate":"G1","gate_kind":"approval","question":"?","subject":%q,"actions":["allow","deny"],"deny":"deny","digest":%q,"expires_at":"2030-01-02T03:04:05.000000000Z"}`, large, zeroDigest)
-	b.append(b.acquire(first), opened)
-	b.append(b.acquire(second), gate("G2", "root/x"))
+	opened := Gate("G1", "root/ok")
+	opened.Body = Body(`{"gate":"G1","gate_kind":"approval","question":"?","subject":%q,"actions":["allow","deny"],"deny":"deny","digest":%q,"expires_at":"2030-01-02T03:04:05.000000000Z"}`, large, ZeroDigest)
+	b.MustAppend(b.MustAcquire(first), opened)
+	b.MustAppend(b.MustAcquire(second), Gate("G2", "root/x"))
 
 	open, err := b.Gates(t.Context(), flow.GateQuery{Open: true})
 	if err != nil || len(open) != 2 || open[0].ID != "G1" || open[1].ID != "G2" {
@@ -84,10 +85,10 @@ func TestGateRowsAreWhatTheRecordsSay(t *testing.T) {
 	if !strings.Contains(string(g.Body), large) {
 		t.Error("the subject was not attached")
 	}
-	if stored := b.records(first)[5].Bytes; len(stored) > 2000 || !strings.Contains(string(stored), "$blob") {
+	if stored := b.MustRecords(first)[5].Bytes; len(stored) > 2000 || !strings.Contains(string(stored), "$blob") {
 		t.Error("the subject was not detached")
 	}
-	b.write(first, resolve("G1", "allow", "command"))
+	b.MustWrite(first, Resolve("G1", "allow", "command"))
 	open, err = b.Gates(t.Context(), flow.GateQuery{Run: first, Open: true})
 	if err != nil || len(open) != 0 {
 		t.Fatalf("open gates: %v %v", open, err)
@@ -97,7 +98,7 @@ func TestGateRowsAreWhatTheRecordsSay(t *testing.T) {
 		if err != nil || len(gates) != 1 {
 			return nil, fmt.Errorf("%d gates: %w", len(gates), err)
 		}
-		want := flow.GateResolved{Gate: "G1", Action: "allow", SubjectDigest: zeroDigest, Via: "command"}
+		want := flow.GateResolved{Gate: "G1", Action: "allow", SubjectDigest: ZeroDigest, Via: "command"}
 		if g := gates[0]; g.Decided != 7 || g.Via != "command" || !reflect.DeepEqual(g.Decision, want) {
 			return nil, fmt.Errorf("decided gate: %+v", g)
 		}
@@ -110,10 +111,10 @@ func TestGateRowsAreWhatTheRecordsSay(t *testing.T) {
 
 // Before acceptance a clarification is opened and answered by envelopes of its
 // own, and a confirmation is closed by the acceptance.
-func TestGatesBeforeAcceptance(t *testing.T) {
-	b := newBench(t, nil)
-	id := tipstaff.NewID(b.db.opts.Now()).String()
-	begun := b.begun()
+func testGatesBeforeAcceptance(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	id := tipstaff.NewID(time.Now()).String()
+	begun := Begun(b.Keys())
 	err := b.Create(t.Context(), flow.NewRun{ID: id, User: "local"}, begun[:2])
 	if err != nil {
 		t.Fatal(err)
@@ -128,21 +129,21 @@ func TestGatesBeforeAcceptance(t *testing.T) {
 		}
 		return ids
 	}
-	b.write(id, flow.Draft{Kind: "intent.clarify", From: "executor", Body: body(`{"gate":"G1","round":1,"questions":[]}`)})
+	b.MustWrite(id, flow.Draft{Kind: "intent.clarify", From: "executor", Body: Body(`{"gate":"G1","round":1,"questions":[]}`)})
 	if got := openIDs(); got != "G1:clarification " {
 		t.Fatalf("open: %s", got)
 	}
-	b.write(id, flow.Draft{Kind: "intent.answer", From: "user", Body: body(`{"gate":"G1","answers":{},"via":"command"}`)})
-	b.write(id, gate("G2", ""))
+	b.MustWrite(id, flow.Draft{Kind: "intent.answer", From: "user", Body: Body(`{"gate":"G1","answers":{},"via":"command"}`)})
+	b.MustWrite(id, Gate("G2", ""))
 	if got := openIDs(); got != "G2:question " {
 		t.Fatalf("open: %s", got)
 	}
-	b.write(id, flow.Draft{Kind: "intent.accept", From: "user",
-		Body: body(`{"intent_hash":%q,"program_digest":%q,"revision":1,"bounds":{},"via":"command","gate":"G2"}`, zeroDigest, zeroDigest)})
+	b.MustWrite(id, flow.Draft{Kind: "intent.accept", From: "user",
+		Body: Body(`{"intent_hash":%q,"program_digest":%q,"revision":1,"bounds":{},"via":"command","gate":"G2"}`, ZeroDigest, ZeroDigest)})
 	if got := openIDs(); got != "" {
 		t.Fatalf("open: %s", got)
 	}
-	if got := b.row(id).State; got != "accepted" {
+	if got := b.MustRun(id).State; got != "accepted" {
 		t.Fatalf("state %s", got)
 	}
 }

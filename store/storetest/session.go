@@ -1,4 +1,4 @@
-package sqlite
+package storetest
 
 import (
 	"context"
@@ -11,11 +11,11 @@ import (
 )
 
 // A turn is made only as the next of its session, whoever is faster.
-func TestSessionIsAChain(t *testing.T) {
-	b := newBench(t, nil)
+func testSessionIsAChain(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
 	turn := func(session, after string) (string, error) {
 		id := tipstaff.NewID(time.Now()).String()
-		return id, b.Create(context.Background(), flow.NewRun{ID: id, User: "local", Kind: "turn", Session: session, After: after}, b.begun())
+		return id, b.Create(context.Background(), flow.NewRun{ID: id, User: "local", Kind: "turn", Session: session, After: after}, Begun(b.Keys()))
 	}
 	first, err := turn("s", "")
 	if err != nil {

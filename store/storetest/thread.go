@@ -1,4 +1,4 @@
-package sqlite
+package storetest
 
 import (
 	"context"
@@ -12,12 +12,13 @@ import (
 )
 
 // pipeline makes a run that belongs where the row says.
-func (b *bench) pipeline(row flow.NewRun, drafts ...flow.Draft) (string, error) {
+func (b *Bench) pipeline(row flow.NewRun, drafts ...flow.Draft) (string, error) {
 	row.ID, row.Kind = tipstaff.NewID(time.Now()).String(), "pipeline"
-	return row.ID, b.Create(context.Background(), row, append(b.begun(), drafts...))
+	return row.ID, b.Create(context.Background(), row, append(Begun(b.Keys()), drafts...))
 }
 
-func (b *bench) mustPipeline(row flow.NewRun) string {
+// MustPipeline makes a run of a pipeline.
+func (b *Bench) MustPipeline(row flow.NewRun) string {
 	b.Helper()
 	id, err := b.pipeline(row)
 	if err != nil {
@@ -26,7 +27,7 @@ func (b *bench) mustPipeline(row flow.NewRun) string {
 	return id
 }
 
-func (b *bench) find(q flow.Query) (ids []string) {
+func (b *Bench) find(q flow.Query) (ids []string) {
 	b.Helper()
 	rows, err := b.Runs(context.Background(), q)
 	if err != nil {
@@ -42,37 +43,37 @@ func (b *bench) find(q flow.Query) (ids []string) {
 func endOf(run string) *flow.Beside {
 	return &flow.Beside{Run: run, Write: func(flow.Tx) ([]flow.Draft, error) {
 		return []flow.Draft{{Kind: "intent.cancel", From: "executor",
-			Body: body(`{"reason":"","via":"rollback","cited":[],"on_behalf_of":"local:cli","evidence":{}}`)}}, nil
+			Body: Body(`{"reason":"","via":"rollback","cited":[],"on_behalf_of":"local:cli","evidence":{}}`)}}, nil
 	}}
 }
 
-func TestThreadHasOneUnfinishedRun(t *testing.T) {
-	b := newBench(t, nil)
-	first := b.mustPipeline(flow.NewRun{User: "ann", Envelope: "env_1", Thread: "t"})
+func testThreadHasOneUnfinishedRun(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	first := b.MustPipeline(flow.NewRun{User: "ann", Envelope: "env_1", Thread: "t"})
 	if _, err := b.pipeline(flow.NewRun{User: "ann", Envelope: "env_2", Thread: "t"}); !errors.Is(err, flow.ErrThreadBusy) {
 		t.Errorf("a second run of the thread: %v", err)
 	}
-	b.mustPipeline(flow.NewRun{User: "bob", Envelope: "env_3", Thread: "t"}) // whose thread is another
+	b.MustPipeline(flow.NewRun{User: "bob", Envelope: "env_3", Thread: "t"}) // whose thread is another
 	if got := b.find(flow.Query{User: "ann", Thread: "t"}); !slices.Equal(got, []string{first}) {
 		t.Errorf("the thread has the runs %v", got)
 	}
-	b.append(b.acquire(first), attest())
-	second := b.mustPipeline(flow.NewRun{User: "ann", Envelope: "env_2", Thread: "t"})
+	b.MustAppend(b.MustAcquire(first), attest())
+	second := b.MustPipeline(flow.NewRun{User: "ann", Envelope: "env_2", Thread: "t"})
 	if got := b.find(flow.Query{User: "ann", Thread: "t"}); !slices.Equal(got, []string{second, first}) {
 		t.Errorf("the thread has the runs %v", got)
 	}
-	b.verify(first)
+	b.MustVerify(first)
 }
 
-func TestRunTakesTheThreadOver(t *testing.T) {
-	b := newBench(t, nil)
-	first := b.mustPipeline(flow.NewRun{User: "ann", Envelope: "env_1", Request: "r", Thread: "t"})
+func testRunTakesTheThreadOver(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	first := b.MustPipeline(flow.NewRun{User: "ann", Envelope: "env_1", Request: "r", Thread: "t"})
 	moved := flow.NewRun{User: "ann", Envelope: "env_1", Request: "r", Thread: "t", Base: first, BaseSeq: 1, After: first}
-	forked := flow.Draft{Kind: "run.forked", Body: body(`{}`)}
+	forked := flow.Draft{Kind: "run.forked", Body: Body(`{}`)}
 	if _, err := b.pipeline(moved, forked); !errors.Is(err, flow.ErrThreadBusy) {
 		t.Errorf("beside one that goes on: %v", err)
 	}
-	if state := b.row(first).State; state != "executing" {
+	if state := b.MustRun(first).State; state != "executing" {
 		t.Fatalf("what was refused left the first run %s", state)
 	}
 	forked.Beside = endOf(first)
@@ -80,7 +81,7 @@ func TestRunTakesTheThreadOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if state := b.row(first).State; state != "cancelled" {
+	if state := b.MustRun(first).State; state != "cancelled" {
 		t.Errorf("the first run is %s", state)
 	}
 	forked.Beside = endOf(second)
@@ -90,17 +91,17 @@ func TestRunTakesTheThreadOver(t *testing.T) {
 	if got := b.find(flow.Query{Envelope: "env_1"}); !slices.Equal(got, []string{second, first}) {
 		t.Errorf("the Envelope has the runs %v", got)
 	}
-	b.verify(first)
-	b.verify(second)
+	b.MustVerify(first)
+	b.MustVerify(second)
 }
 
 // What a run is to end beside it must be there to be ended, or there is no run.
-func TestBesideRefusesARun(t *testing.T) {
-	b := newBench(t, nil)
-	first := b.mustPipeline(flow.NewRun{User: "ann", Envelope: "env_1", Thread: "t"})
+func testBesideRefusesARun(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	first := b.MustPipeline(flow.NewRun{User: "ann", Envelope: "env_1", Thread: "t"})
 	refusal := errors.New("it has moved")
 	id, err := b.pipeline(flow.NewRun{User: "ann", Envelope: "env_1", Thread: "t", Base: first, BaseSeq: 1, After: first},
-		flow.Draft{Kind: "run.forked", Body: body(`{}`), Beside: &flow.Beside{Run: first, Write: func(tx flow.Tx) ([]flow.Draft, error) {
+		flow.Draft{Kind: "run.forked", Body: Body(`{}`), Beside: &flow.Beside{Run: first, Write: func(tx flow.Tx) ([]flow.Draft, error) {
 			if row := tx.Row(); row.ID != first || row.Thread != "t" {
 				t.Errorf("it was shown %+v", row)
 			}
@@ -114,25 +115,25 @@ func TestBesideRefusesARun(t *testing.T) {
 	}
 }
 
-func TestRequestMakesOneEnvelope(t *testing.T) {
-	b := newBench(t, nil)
-	first := b.mustPipeline(flow.NewRun{User: "ann", Envelope: "env_1", Request: "r"})
-	b.append(b.acquire(first), attest())
+func testRequestMakesOneEnvelope(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	first := b.MustPipeline(flow.NewRun{User: "ann", Envelope: "env_1", Request: "r"})
+	b.MustAppend(b.MustAcquire(first), attest())
 	if _, err := b.pipeline(flow.NewRun{User: "ann", Envelope: "env_2", Request: "r"}); !errors.Is(err, flow.ErrRequestKnown) {
 		t.Errorf("the same request again: %v", err)
 	}
-	b.mustPipeline(flow.NewRun{User: "bob", Envelope: "env_2", Request: "r"})
+	b.MustPipeline(flow.NewRun{User: "bob", Envelope: "env_2", Request: "r"})
 	if got := b.find(flow.Query{User: "ann", Request: "r"}); !slices.Equal(got, []string{first}) {
 		t.Errorf("the request has the runs %v", got)
 	}
-	if row := b.row(first); row.Envelope != "env_1" || row.Request != "r" || row.Thread != "" {
+	if row := b.MustRun(first); row.Envelope != "env_1" || row.Request != "r" || row.Thread != "" {
 		t.Errorf("the row is %+v", row)
 	}
 }
 
 // Only one of those who come at the same time gets the thread.
-func TestThreadRace(t *testing.T) {
-	b := newBench(t, nil)
+func testThreadRace(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
 	const rivals = 20
 	errs := make(chan error, rivals)
 	for range rivals {

@@ -1,9 +1,8 @@
-package sqlite
+package storetest
 
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -32,9 +31,9 @@ func (c *clock) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-func TestCollect(t *testing.T) {
+func testCollect(t *testing.T, place Place) {
 	c := &clock{now: time.Now()}
-	b := newBench(t, &Options{Options: store.Options{Now: c.Now}})
+	b := place.Bench(t, &store.Options{Now: c.Now})
 	put := func(text string) string {
 		t.Helper()
 		digest, err := b.PutBlob(t.Context(), []byte(text))
@@ -47,14 +46,14 @@ func TestCollect(t *testing.T) {
 	program, again := put("a program"), put("stored again")
 	large := `"` + strings.Repeat("x", 70<<10) + `"`
 
-	run := b.create()
+	run := b.MustCreate()
 	if err := b.Create(t.Context(), flow.NewRun{ID: "01JCQ8R4T5V6W7X8Y9Z0A1B2C3", Blobs: []string{kept}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	b.append(b.acquire(run),
-		flow.Draft{Kind: "effect.intended", Body: body(`{"input":{"messages":[%q]}}`, mentioned)},
-		flow.Draft{Kind: "effect.finished", Body: body(`{"value":%s}`, large)},
-		flow.Draft{Kind: "intent.correct", From: "executor", Body: body(`{"target":"plan","reason":"r","material":false,"reasons":[],"intent_hash":%q,"program_digest":%q,"revision":2,"on_behalf_of":"local:cli"}`, zeroDigest, program)})
+	b.MustAppend(b.MustAcquire(run),
+		flow.Draft{Kind: "effect.intended", Body: Body(`{"input":{"messages":[%q]}}`, mentioned)},
+		flow.Draft{Kind: "effect.finished", Body: Body(`{"value":%s}`, large)},
+		flow.Draft{Kind: "intent.correct", From: "executor", Body: Body(`{"target":"plan","reason":"r","material":false,"reasons":[],"intent_hash":%q,"program_digest":%q,"revision":2,"on_behalf_of":"local:cli"}`, ZeroDigest, program)})
 	collect := func() int {
 		t.Helper()
 		n, err := b.Collect(t.Context())
@@ -93,9 +92,9 @@ func TestCollect(t *testing.T) {
 }
 
 // A blob whose file went while it was being stored again is written once more.
-func TestCollectRacesWithPut(t *testing.T) {
+func testCollectRacesWithPut(t *testing.T, place Place) {
 	c := &clock{now: time.Now()}
-	b := newBench(t, &Options{Options: store.Options{Now: c.Now}})
+	b := place.Bench(t, &store.Options{Now: c.Now})
 	for i := range 20 {
 		data := fmt.Appendf(nil, "blob %d", i)
 		if _, err := b.PutBlob(t.Context(), data); err != nil {
@@ -114,26 +113,15 @@ func TestCollectRacesWithPut(t *testing.T) {
 	}
 }
 
-func TestBlobNames(t *testing.T) {
-	b := newBench(t, nil)
-	for _, digest := range []string{"", "sha256:", "sha256:../../keys/user.key", zeroDigest, strings.ToUpper(zeroDigest)} {
+func testBlobNames(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	for _, digest := range []string{"", "sha256:", "sha256:../../keys/user.key", ZeroDigest, strings.ToUpper(ZeroDigest)} {
 		if _, err := b.Blob(t.Context(), digest); !errors.Is(err, flow.ErrNoBlob) {
 			t.Errorf("%q: %v", digest, err)
 		}
 	}
-	err := b.Create(t.Context(), flow.NewRun{ID: "01JCQ8R4T5V6W7X8Y9Z0A1B2C3", Blobs: []string{zeroDigest}}, nil)
+	err := b.Create(t.Context(), flow.NewRun{ID: "01JCQ8R4T5V6W7X8Y9Z0A1B2C3", Blobs: []string{ZeroDigest}}, nil)
 	if !errors.Is(err, flow.ErrNoBlob) {
 		t.Errorf("a run of a blob that is not there: %v", err)
-	}
-	digest, err := b.PutBlob(t.Context(), []byte("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := journal.ParseHash(digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(b.db.dir.blob(h)); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("its file: %v %v", info, err)
 	}
 }

@@ -1,0 +1,56 @@
+package postgres
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/files"
+)
+
+// restore is what to do about what a database has lost.
+const restore = "restore the database from a backup of it"
+
+// Examine says what is wrong with the store at an address. It writes nothing; a database
+// that cannot be read is something it finds, not an error.
+func Examine(ctx context.Context, address string, o *Options) ([]tipstaff.Diagnostic, error) {
+	opts := *o
+	opts.ReadOnly = true
+	s, err := Open(ctx, address, &opts)
+	x := &store.Examination{Place: "the store", Restore: restore, Damaged: func(error) bool { return false }}
+	if err != nil {
+		x.Error("unreadable", x.Place, "see that the server runs, and that the address and the rights of its user are right", "%v", err)
+		return x.End(), ctx.Err()
+	}
+	x.Place, x.Alive, x.Now = s.Name(), s.db.opts.Alive, s.Now()
+	if skew := time.Duration(s.db.skew.Load()); skew != 0 {
+		x.Warn("clock", "this machine", "set its clock; until then times are those of the database", "its clock differs from that of the database by %v", skew.Round(time.Millisecond))
+	}
+	err = s.db.Read(ctx, func(q store.Querier) error {
+		x.References(ctx, q)
+		runs, _ := x.Runs(ctx, q)
+		x.Journals(ctx, q, runs, s.db.keys)
+		examineBlobs(ctx, x, q)
+		files.ExamineKeys(ctx, x, q, filepath.Join(opts.Folder, "keys"))
+		return nil
+	})
+	x.Query(err)
+	x.Failed(x.Place, s.Close())
+	return x.End(), ctx.Err()
+}
+
+// examineBlobs compares what blobs hold with what is said of them. Data without a row is no
+// fault: whoever stored it may be about to name it. Objects in a bucket are not read.
+func examineBlobs(ctx context.Context, x *store.Examination, q store.Querier) {
+	x.Query(q.Query(ctx, func(r store.Row) error {
+		if r.Int(1) == 0 {
+			x.Error("blob_missing", "blob "+r.Text(0), restore, "what it held is gone: runs that name it can neither be verified nor resumed")
+		} else {
+			x.Error("blob_damaged", "blob "+r.Text(0), restore, "its content is not what was stored")
+		}
+		return nil
+	}, `SELECT b.digest, d.digest IS NOT NULL FROM blobs b LEFT JOIN blob_data d ON d.digest = decode(substr(b.digest, 8), 'hex')
+		WHERE NOT EXISTS (SELECT 1 FROM blob_objects o WHERE o.digest = b.digest AND o.state = 'there') AND (d.digest IS NULL OR length(d.data) <> b.size OR sha256(d.data) <> d.digest) ORDER BY b.digest`))
+}
