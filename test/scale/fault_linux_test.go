@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +28,11 @@ type bed struct {
 	proxies          [][2]*proxy
 	stores           []string // the address of the store, as each machine has it
 	dice             *rand.Rand
+
+	left     int // runs that are yet to be started
+	started  atomic.Int64
+	slots    chan struct{} // who starts one
+	starting sync.WaitGroup
 }
 
 // lease is longer than a lease is believed that nobody renews.
@@ -44,7 +50,7 @@ func newBed(t *testing.T, ahead time.Duration) *bed {
 		}
 	}
 	t.Logf("TIPSTAFF_SCALE_SEED=%d", seed)
-	b := &bed{T: t, load: newLoad(t, n), primary: newDatabase(t, "primary"), replica: newDatabase(t, "replica"), dice: rand.New(rand.NewPCG(seed, 1))}
+	b := &bed{T: t, load: newLoad(t, n), primary: newDatabase(t, "primary"), replica: newDatabase(t, "replica"), dice: rand.New(rand.NewPCG(seed, 1)), slots: make(chan struct{}, 8)}
 	b.primary.create()
 	b.primary.start()
 	b.replica.follow(b.primary)
@@ -184,7 +190,7 @@ func TestServersWhileThingsFail(t *testing.T) {
 	b := newBed(t, 0)
 	b.under(runs, func() {
 		for range rounds {
-			b.fail("")
+			b.fail("", runs/rounds/len(faults))
 		}
 	})
 }
@@ -201,12 +207,12 @@ func TestServersWhoseClocksDiffer(t *testing.T) {
 			t.Fatalf("the clock of %s is off by %s, not %s", m.name, got, want)
 		}
 	}
-	b.under(60, func() { b.fail("cable|killed|sleeps|reset") })
+	b.under(60, func() { b.fail("cable|killed|sleeps|reset", 8) })
 }
 
 // fail has those things go wrong in turn, each for some machine, whose names a pattern
-// matches. TIPSTAFF_SCALE_FAULTS is a narrower one.
-func (b *bed) fail(pattern string) {
+// matches, and a share of the runs be started with each. TIPSTAFF_SCALE_FAULTS is a narrower one.
+func (b *bed) fail(pattern string, share int) {
 	only := regexp.MustCompile(os.Getenv("TIPSTAFF_SCALE_FAULTS"))
 	for _, i := range b.dice.Perm(len(faults)) {
 		f, m := faults[i], b.machines[b.dice.IntN(len(b.machines))]
@@ -214,6 +220,8 @@ func (b *bed) fail(pattern string) {
 			continue
 		}
 		began := time.Now()
+		b.burst(share)
+		time.Sleep(time.Duration(b.dice.IntN(2000)) * time.Millisecond)
 		b.quiet(false)
 		f.do(b, m)
 		b.quiet(true)
@@ -236,11 +244,10 @@ func (b *bed) under(runs int, during func()) {
 	if b.Failed() {
 		b.Fatalf("undisturbed runs do not end as they should\n%s", b.machines[0].said())
 	}
-	var all sync.WaitGroup
-	done := make(chan struct{})
-	all.Go(func() { defer close(done); during() })
-	all.Go(func() { b.startAll(len(programs), runs, done) })
-	all.Wait()
+	b.left = runs
+	during()
+	b.burst(b.left)
+	b.starting.Wait()
 	began := time.Now()
 	b.finish(5 * time.Minute)
 	b.Logf("%d runs, of which the last ended %.0f s after the last fault; gates of calls in doubt: %v", len(b.runs), time.Since(began).Seconds(), b.doubts)
@@ -252,32 +259,18 @@ func (b *bed) under(runs int, during func()) {
 	}
 }
 
-// startAll starts runs: as many as half of the bearable at once, for as long as something
-// happens, and the rest thereafter.
-func (b *bed) startAll(from, to int, done <-chan struct{}) {
-	slots := make(chan struct{}, 8)
-	var all sync.WaitGroup
-	for key := from; key < to; key++ {
-		slots <- struct{}{}
-		all.Go(func() {
+// burst starts some of the runs that are left, a few at once, and does not wait for them.
+func (b *bed) burst(runs int) {
+	runs = min(runs, b.left)
+	b.left -= runs
+	for range runs {
+		key := len(programs) + int(b.started.Add(1))
+		b.starting.Go(func() {
+			b.slots <- struct{}{}
 			b.start(key)
-			<-slots
+			<-b.slots
 		})
-		select {
-		case <-done:
-		case <-time.After(b.pace(to - from)):
-		}
 	}
-	all.Wait()
-}
-
-// pace spreads the starts over the time that the faults take, about.
-func (b *bed) pace(runs int) time.Duration {
-	long := 4 * time.Minute
-	if !testing.Short() {
-		long = 12 * time.Minute
-	}
-	return long / time.Duration(runs)
 }
 
 // verify has the command check every run that there is, children too.

@@ -77,7 +77,7 @@ inputs: {key: {type: string}}
 root:
   kind: sequential
   children:
-    - {id: first, kind: tool_call, tool: mcp://builtin/exec@1.0.0, args: {argv: [sh, -c, "echo $0 | tee -a EFFECTS", "${input.key}/first"]}}
+    - {id: first, kind: tool_call, tool: mcp://builtin/exec@1.0.0, args: {argv: [sh, -c, "echo $0 | tee -a EFFECTS; sleep 1", "${input.key}/first"]}}
     - {id: ask, kind: gate, question: Go on?}
     - {id: last, kind: tool_call, tool: mcp://builtin/exec@1.0.0, args: {argv: [sh, -c, "echo $0 | tee -a EFFECTS", "${input.key}/last"]}}
 outputs: {first: "${first.output.stdout}", asked: "${ask.output.action}", last: "${last.output.stdout}"}
@@ -91,10 +91,10 @@ root:
   children:
     - kind: parallel
       children:
-        - {id: first, kind: tool_call, tool: mcp://builtin/exec@1.0.0, args: {argv: [sh, -c, "sleep 0.2; echo $0 | tee -a EFFECTS", "${input.key}/first"]}}
+        - {id: first, kind: tool_call, tool: mcp://builtin/exec@1.0.0, args: {argv: [sh, -c, "sleep 1; echo $0 | tee -a EFFECTS", "${input.key}/first"]}}
         - {id: flaky, kind: tool_call, tool: mcp://builtin/http_get@1.0.0, args: {url: "http://HOST/${input.key}"}, timeout: 5s, retry: {max: 5, backoff: 500ms, on: [tool_error, timeout, tool_unavailable]}}
         - {id: nap, kind: tool_call, tool: mcp://builtin/sleep@1.0.0, args: {duration: 700ms}}
-    - {id: last, kind: tool_call, tool: mcp://builtin/exec@1.0.0, args: {argv: [sh, -c, "echo $0 | tee -a EFFECTS; sleep 0.2", "${input.key}/last"]}}
+    - {id: last, kind: tool_call, tool: mcp://builtin/exec@1.0.0, args: {argv: [sh, -c, "echo $0 | tee -a EFFECTS; sleep 1", "${input.key}/last"]}}
 outputs: {first: "${first.output.stdout}", flaky: "${flaky.output.text}", last: "${last.output.stdout}"}
 `, `
 kind: plan

@@ -40,6 +40,9 @@ func newNetwork(t *testing.T) network {
 		t.Skipf("no address can be added here: %v %s", err, out)
 	}
 	t.Cleanup(func() { ip(t, "addr", "del", n.host()+"/32", "dev", "lo") })
+	// Else the way to a machine without its cable leads to wherever this one is connected.
+	ip(t, "route", "add", "unreachable", fmt.Sprintf("198.19.%d.0/24", n.n), "metric", "9999")
+	t.Cleanup(func() { ip(t, "route", "del", "unreachable", fmt.Sprintf("198.19.%d.0/24", n.n), "metric", "9999") })
 	return n
 }
 
