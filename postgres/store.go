@@ -152,6 +152,9 @@ func openKeys(dir string, user bool) (ring *store.Keyring, err error) {
 // server's by more than a second.
 func (s *Store) Now() time.Time { return s.db.opts.Now() }
 
+// Stats are of what was committed.
+func (s *Store) Stats() store.WriterStats { return s.db.writer.Stats() }
+
 // Secret is a key for a purpose other than signing; see [files.Secret].
 func (s *Store) Secret(purpose string) []byte { return files.Secret(s.db.keys, purpose) }
 

@@ -88,11 +88,13 @@ func (r *Runner) enter(run string, who person) (*active, error) {
 	if twice {
 		return nil, flow.ErrBusy
 	}
+	r.counted.begun.Add(1)
 	return a, nil
 }
 
 // left tells everybody that a drive is over.
 func (r *Runner) left(run string, a *active) {
+	r.counted.end(a.driven)
 	r.mu.Lock()
 	delete(r.drives, run)
 	r.ended.add(run, a.driven)

@@ -23,6 +23,8 @@ type Pool interface {
 	Claim(ctx context.Context, host, user string) (run string, err error)
 	Holds(ctx context.Context) ([]flow.Hold, error)
 	Strays(ctx context.Context, kind string) (runs []string, err error)
+	// Waiting is how many runs wait in the queue, and since when the first of them does.
+	Waiting(ctx context.Context) (n int, since time.Time, err error)
 }
 
 // Scheduler decides where and when runs are driven, in the place of the servers themselves.
@@ -165,6 +167,10 @@ func (r *Runner) Share(ctx context.Context, failed func(error)) {
 	if r.Scheduler == nil {
 		both.Go(func() { every(ctx, claimEvery, r.queue.freed, func() { tell(r.claim(ctx)) }) })
 	}
+	both.Go(func() {
+		r.measure(ctx)
+		every(ctx, lookEvery, nil, func() { r.measure(ctx) })
+	})
 	var w watch
 	both.Go(func() { every(ctx, lookEvery, nil, func() { tell(r.lookAfter(ctx, &w)) }) })
 	both.Wait()

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -107,6 +108,9 @@ type Runner struct {
 
 	queues    queueView
 	projector projector
+
+	counted drives
+	seen    atomic.Pointer[Standing]
 
 	transient  transientHub
 	performers performers

@@ -35,8 +35,8 @@ type bed struct {
 	starting sync.WaitGroup
 }
 
-// lease is longer than a lease is believed that nobody renews.
-const lease = 40 * time.Second
+// lease is longer than a server is believed that does not renew its leases.
+const lease = 30 * time.Second
 
 // newBed starts them. The clock of each server is ahead of that of the one before.
 func newBed(t *testing.T, ahead time.Duration) *bed {
@@ -222,9 +222,7 @@ func (b *bed) fail(pattern string, share int) {
 		began := time.Now()
 		b.burst(share)
 		time.Sleep(time.Duration(b.dice.IntN(2000)) * time.Millisecond)
-		b.quiet(false)
 		f.do(b, m)
-		b.quiet(true)
 		b.Logf("%s: %s, for %.0f s", m.name, f.name, time.Since(began).Seconds())
 		time.Sleep(3 * time.Second)
 	}
@@ -235,7 +233,6 @@ func (b *bed) under(runs int, during func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
-	b.quiet(true)
 	go b.answer(ctx)
 	for key := range len(programs) { // undisturbed, to begin with
 		b.start(key)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -128,11 +129,10 @@ type load struct {
 	effects  string // the file
 	host     string // of the flaky server
 
-	mu      sync.Mutex
-	runs    map[string]int // by id, the number of its key
-	tries   map[string]int // of the flaky server, by key
-	doubts  map[string]int // gates of calls in doubt that were decided, by action
-	resting bool           // nothing disturbs the servers: calls that have not happened do not happen
+	mu     sync.Mutex
+	runs   map[string]int // by id, the number of its key
+	tries  map[string]int // of the flaky server, by key
+	doubts map[string]int // gates of calls in doubt that were decided, by action
 }
 
 func newLoad(t *testing.T, n network) *load {
@@ -234,7 +234,7 @@ func (l *load) start(key int) {
 			break
 		}
 		if status != 0 && status != 429 && status < 500 || time.Now().After(deadline) {
-			l.Errorf("run %d cannot be started: %v", key, err)
+			l.Errorf("run %d cannot be started by %s: %v\n%s", key, l.machines[i%len(l.machines)].name, err, l.story(err.Error()))
 			return
 		}
 		time.Sleep(200 * time.Millisecond)
@@ -242,6 +242,33 @@ func (l *load) start(key int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.runs[run.Run] = key
+}
+
+var runID = regexp.MustCompile(`\b[0-9A-Z]{26}\b`)
+
+// story is what is recorded of the run that a message names, in short.
+func (l *load) story(message string) string {
+	var b strings.Builder
+	for _, m := range l.machines {
+		var page struct {
+			Events []struct {
+				Seq  int64           `json:"seq"`
+				At   time.Time       `json:"at"`
+				Kind string          `json:"kind"`
+				Path string          `json:"path"`
+				Body json.RawMessage `json:"body"`
+			} `json:"events"`
+		}
+		if _, err := l.ask(m, http.MethodGet, "/runs/"+runID.FindString(message)+"/events?limit=200&detail=full", nil, &page); err != nil {
+			fmt.Fprintln(&b, m.name, err)
+			continue
+		}
+		for _, e := range page.Events {
+			fmt.Fprintf(&b, "%d %s %s %s %.200s\n", e.Seq, e.At.Format("15:04:05.000"), e.Kind, e.Path, e.Body)
+		}
+		return b.String()
+	}
+	return b.String()
 }
 
 // gate is one that waits.
@@ -264,7 +291,7 @@ func (l *load) answer(ctx context.Context) {
 				l.decide(g)
 			}
 		}
-		l.resume("awaiting_resume,interrupted")
+		l.resume()
 		select {
 		case <-ctx.Done():
 		case <-time.After(100 * time.Millisecond):
@@ -272,14 +299,15 @@ func (l *load) answer(ctx context.Context) {
 	}
 }
 
-// resume has runs go on: those whose child had its gate decided.
-func (l *load) resume(status string) {
+// resume has runs go on whose child had its gate decided. Those that were interrupted are
+// for the servers to see to.
+func (l *load) resume() {
 	var page struct {
 		Items []struct {
 			Run string `json:"run_id"`
 		} `json:"items"`
 	}
-	if _, err := l.ask(l.any(), http.MethodGet, "/runs?limit=200&status="+status, nil, &page); err != nil {
+	if _, err := l.ask(l.any(), http.MethodGet, "/runs?limit=200&status=awaiting_resume", nil, &page); err != nil {
 		return // asked again
 	}
 	for _, r := range page.Items {
@@ -292,17 +320,10 @@ func (l *load) resume(status string) {
 
 func (l *load) any() *machine { return l.machines[rand.IntN(len(l.machines))] }
 
-// decide answers one gate, truly: what became of a call that is in doubt is looked up. That
-// can be told when no process is under way any more that might make it.
+// decide answers one gate, truly: what became of a call that is in doubt is looked up.
 func (l *load) decide(g gate) {
 	decision := map[string]any{"action": "approve", "resume": true}
 	if strings.Contains(g.Gate.Key, "/in_doubt") {
-		l.mu.Lock()
-		resting := l.resting
-		l.mu.Unlock()
-		if !resting {
-			return
-		}
 		effect, err := l.effectOf(g)
 		if err != nil {
 			return // asked again
@@ -339,13 +360,6 @@ func (l *load) effectOf(g gate) (string, error) {
 		step = "below"
 	}
 	return run.Inputs.Key + "/" + step, nil
-}
-
-// quiet says whether calls in doubt can be looked up now.
-func (l *load) quiet(now bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.resting = now
 }
 
 // state is where a run stands.
