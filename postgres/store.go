@@ -39,6 +39,7 @@ type Options struct {
 const (
 	closeLimit   = 5 * time.Second
 	connectLimit = 10 * time.Second
+	readLimit    = 10 * time.Second
 	// pollEvery is how often it is asked whether followed runs have moved. Decisions and
 	// cancels are notified at once.
 	pollEvery = 200 * time.Millisecond
@@ -246,7 +247,8 @@ func (s *Store) Close() error {
 	return err
 }
 
-// use lends a reader's connection.
+// use lends a reader's connection. What f does may be done again: a connection that is lost,
+// or cannot be had, is waited for, though not for as long as a step is.
 func (db *database) use(ctx context.Context, f func(*conn) error) (err error) {
 	select {
 	case c, open := <-db.readers:
@@ -254,25 +256,22 @@ func (db *database) use(ctx context.Context, f func(*conn) error) (err error) {
 			return store.ErrClosed
 		}
 		defer func() { db.readers <- c }()
-		if c != nil && c.pg.IsClosed() {
-			c = nil
-		}
-		fresh := c == nil
-		if fresh {
-			if c, err = connect(ctx, db.config); err != nil {
-				c = nil
+		for since := time.Now(); ; {
+			if c == nil || c.pg.IsClosed() {
+				c, err = connect(ctx, db.config)
+			}
+			if err == nil {
+				err = f(c)
+			}
+			if c != nil && !c.pg.IsClosed() || ctx.Err() != nil || time.Since(since) > min(readLimit, db.opts.DownLimit) {
 				return db.explain(err)
 			}
-		}
-		err = f(c)
-		if c.pg.IsClosed() && !fresh { // it was lost while it was idle
-			if c, err = connect(ctx, db.config); err != nil {
-				c = nil
-				return db.explain(err)
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
 			}
-			err = f(c)
+			err = nil
 		}
-		return db.explain(err)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

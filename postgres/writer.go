@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"time"
 
@@ -164,6 +166,9 @@ func (db *database) explain(err error) error {
 	case errors.As(err, &refused):
 		return fmt.Errorf("%w: %s: see that the server runs and that the address is right (%w)", flow.ErrStoreDown, db.name, err)
 	case !errors.As(err, &e):
+		if lost := net.Error(nil); errors.As(err, &lost) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+			return fmt.Errorf("%w: %s: the connection was lost; what was acknowledged is safe (%w)", flow.ErrStoreDown, db.name, err)
+		}
 		return err
 	case e.Code == "53100":
 		return fmt.Errorf("%w: %s: make space on the server and resume; what was acknowledged is safe (%w)", flow.ErrStoreFull, db.name, err)

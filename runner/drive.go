@@ -67,8 +67,8 @@ func (r *Runner) beginWith(own *turn, run string, p program, who person) (*activ
 	a.shared = true
 	go func() {
 		a.driven = r.drive(run, p, a, who)
-		if own != nil && r.Stop.Err() != nil && a.driven.Outcome == string(flow.Interrupted) {
-			_ = r.takeIn(context.WithoutCancel(r.Stop), run) // else it is found when nobody drives it
+		if own != nil && a.driven.Outcome == string(flow.Interrupted) && (r.Stop.Err() != nil || storeFailed(a.driven.Err)) {
+			r.handOver(run)
 		}
 		own.leave()
 		r.left(run, a)

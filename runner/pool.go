@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,7 +81,11 @@ func (r *Runner) submitNew(ctx context.Context, p program, who person) error {
 			return err
 		}
 	}
-	return r.submit(ctx, row, p, who)
+	err := r.submit(ctx, row, p, who)
+	if r.pooled() && (errors.Is(err, flow.ErrBusy) || errors.Is(err, flow.ErrEnded)) {
+		return nil // a server that was faster has found it
+	}
+	return err
 }
 
 // elsewhere says of a run that is tied to another machine why it is not driven here.
@@ -290,6 +295,13 @@ func (r *Runner) lookAfter(ctx context.Context, w *watch) error {
 	if r.Scheduler != nil { // it wakes runs, and drives those of a lost server again
 		return err
 	}
+	r.mu.Lock()
+	broken := r.broken
+	r.broken = nil
+	r.mu.Unlock()
+	for _, run := range broken {
+		r.handOver(run)
+	}
 	strays, serr := r.Pool.Strays(ctx, r.Origin)
 	err = errors.Join(err, explain(serr, tipstaff.ID{}))
 	for _, run := range strays {
@@ -351,6 +363,23 @@ func (r *Runner) takeIn(ctx context.Context, run string) error {
 		return nil // somebody else was faster
 	}
 	return err
+}
+
+// handOver puts a run that this process has broken off into the queue, now or when the store
+// takes it.
+func (r *Runner) handOver(run string) {
+	if r.takeIn(context.WithoutCancel(r.Stop), run) == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken = append(r.broken, run)
+}
+
+// storeFailed reports whether a drive was broken off because the store did not answer, or had
+// no room: the next one may go on.
+func storeFailed(err *tipstaff.Error) bool {
+	return err != nil && slices.Contains([]tipstaff.Code{tipstaff.StoreUnavailable, tipstaff.StoreBusy, tipstaff.StoreFull}, err.Code)
 }
 
 // goesOn reports whether the run of an owner that died is for the servers to drive on.

@@ -109,6 +109,7 @@ type Runner struct {
 	queues    queueView
 	projector projector
 
+	broken  []string // runs to hand over when the store answers
 	counted drives
 	seen    atomic.Pointer[Standing]
 
