@@ -246,7 +246,7 @@ func (m *machine) drain() {
 	}
 	_ = c.Process.Signal(syscall.SIGTERM) // it may have ended
 	<-ended
-	if code := c.ProcessState.ExitCode(); code != 0 && code != 143 {
+	if code := c.ProcessState.ExitCode(); code != 0 {
 		m.Errorf("%s ended with code %d", m.name, code)
 	}
 }
