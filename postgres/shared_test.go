@@ -129,8 +129,9 @@ func TestWritersOfOneRun(t *testing.T) {
 	}
 }
 
-// slowAnswers is the address of a server whose answers are held back while the lock is.
-func slowAnswers(t *testing.T, at string, held *sync.Mutex) string {
+// slowAnswers is the address of a server whose answers are held back while a lock is: the one
+// that there was when the connection was made.
+func slowAnswers(t *testing.T, at string, current *atomic.Pointer[sync.Mutex]) string {
 	u, err := url.Parse(at)
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +154,7 @@ func slowAnswers(t *testing.T, at string, held *sync.Mutex) string {
 				_ = near.Close()
 				continue
 			}
+			held := current.Load()
 			go func() { _, _ = io.Copy(far, near); _ = far.Close() }()
 			go func() {
 				for buf := make([]byte, 1<<16); ; {
@@ -179,7 +181,9 @@ func TestALateCommitIsNoLicence(t *testing.T) {
 	alive.Store(true)
 	c := newCluster(t, 1, alive.Load)
 	var held sync.Mutex
-	slow := open(t, slowAnswers(t, c.at, &held), &Options{Folder: c.folder, UserKey: true, Options: store.Options{Alive: func(flow.Owner, time.Time) bool { return alive.Load() }}})
+	var current atomic.Pointer[sync.Mutex]
+	current.Store(&held)
+	slow := open(t, slowAnswers(t, c.at, &current), &Options{Folder: c.folder, UserKey: true, Options: store.Options{Alive: func(flow.Owner, time.Time) bool { return alive.Load() }}})
 	t.Cleanup(func() { _ = slow.Close() })
 	run := c.create()
 	lease := c.acquire(slow, run)
@@ -198,6 +202,33 @@ func TestALateCommitIsNoLicence(t *testing.T) {
 	held.Unlock()
 	if err := <-told; !errors.Is(err, flow.ErrLeaseLost) {
 		t.Errorf("the former owner is told %v", err)
+	}
+}
+
+// A server that does not answer any more, and does not say so, is given up: another, or the
+// same by another way, has what was committed.
+func TestAServerThatHangsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, yes)
+	var held sync.Mutex
+	var current atomic.Pointer[sync.Mutex]
+	current.Store(&held)
+	s := open(t, slowAnswers(t, c.at, &current), &Options{Folder: c.folder, UserKey: true, DownLimit: 8 * time.Second, Options: store.Options{Alive: func(flow.Owner, time.Time) bool { return true }}})
+	t.Cleanup(func() { _ = s.Close() })
+	run := c.create()
+	lease := c.acquire(s, run)
+	current.Store(new(sync.Mutex)) // connections that are made from now on are answered
+	held.Lock()
+	defer held.Unlock()
+	began := time.Now()
+	if err := appendTo(s, lease, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Records(t.Context(), run, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.sound(run)["a"]; n != 1 || time.Since(began) > 6*time.Second {
+		t.Errorf("after %s the record is there %d times", time.Since(began), n)
 	}
 }
 

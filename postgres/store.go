@@ -103,7 +103,7 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 		db.opts.Alive = func(owner flow.Owner, heartbeat time.Time) bool { return lives(owner, heartbeat, db.opts.Now()) }
 	}
 	db.opts.Options = db.opts.WithDefaults()
-	c, err := connect(ctx, config)
+	c, err := db.connect(ctx)
 	if err != nil {
 		return nil, db.explain(err)
 	}
@@ -258,7 +258,7 @@ func (db *database) use(ctx context.Context, f func(*conn) error) (err error) {
 		defer func() { db.readers <- c }()
 		for since := time.Now(); ; {
 			if c == nil || c.pg.IsClosed() {
-				c, err = connect(ctx, db.config)
+				c, err = db.connect(ctx)
 			}
 			if err == nil {
 				err = f(c)

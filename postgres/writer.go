@@ -27,7 +27,7 @@ type writer struct {
 // Begin implements [store.Driver]. Nothing is sent yet.
 func (w *writer) Begin() (store.Conn, bool, error) {
 	if w.c.pg.IsClosed() {
-		c, err := connect(context.Background(), w.db.config)
+		c, err := w.db.connect(context.Background())
 		if err != nil {
 			return nil, false, err
 		}
@@ -63,7 +63,7 @@ func (w *writer) Commit(t *store.Tx) error {
 // committed: its mark is there, or it is not and never will be.
 func (w *writer) resolve(lost error) error {
 	for since := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		c, err := connect(context.Background(), w.db.config)
+		c, err := w.db.connect(context.Background())
 		if err == nil {
 			w.c = c
 			// Whoever waits for the row learns how the lost transaction ended.

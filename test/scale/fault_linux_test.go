@@ -149,9 +149,12 @@ var faults = []fault{
 		free()
 		b.primary.start() // if it gave up
 	}},
-	{"the replica takes over", func(b *bed, _ *machine) {
+	{"the machine of the database gone, and its replica takes over", func(b *bed, _ *machine) {
 		if b.replica == nil {
 			return // it has
+		}
+		for _, pair := range b.proxies {
+			close(pair[0].silent)
 		}
 		b.primary.kill()
 		time.Sleep(time.Second)

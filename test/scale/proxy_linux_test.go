@@ -12,9 +12,11 @@ type proxy struct {
 	listener net.Listener
 	to       string
 
-	mu    sync.Mutex
-	delay time.Duration // of what goes either way
-	conns map[*net.TCPConn]bool
+	mu     sync.Mutex
+	delay  time.Duration // of what goes either way
+	silent chan struct{} // closed when what lies behind is gone without a word
+	ended  chan struct{}
+	conns  map[*net.TCPConn]bool
 }
 
 func newProxy(t *testing.T, host, to string) *proxy {
@@ -23,10 +25,11 @@ func newProxy(t *testing.T, host, to string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{listener: l, to: to, conns: map[*net.TCPConn]bool{}}
+	p := &proxy{listener: l, to: to, conns: map[*net.TCPConn]bool{}, silent: make(chan struct{}), ended: make(chan struct{})}
 	go p.accept()
 	t.Cleanup(func() {
 		l.Close()
+		close(p.ended)
 		p.reset()
 	})
 	return p
@@ -98,8 +101,10 @@ func (p *proxy) carry(from, to *net.TCPConn) {
 			}
 		}
 	}()
+	defer p.hush() // neither end hears of the other's
 	for b := range line {
 		time.Sleep(time.Until(b.due))
+		p.hush()
 		if _, err := to.Write(b.bytes); err != nil {
 			from.Close()
 			for range line { // the reader ends
@@ -114,6 +119,15 @@ func (p *proxy) slow(by time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = by
+}
+
+// hush does not return any more once what lies behind is gone.
+func (p *proxy) hush() {
+	select {
+	case <-p.silent:
+		<-p.ended
+	default:
+	}
 }
 
 // reset breaks all connections off.
