@@ -214,7 +214,12 @@ func (l *load) ask(m *machine, method, path string, body, into any, header ...st
 		return 0, err
 	case resp.StatusCode >= 300:
 		return resp.StatusCode, fmt.Errorf("%s %s: %s %s", method, path, resp.Status, answer)
-	case into != nil:
+	}
+	switch into := into.(type) {
+	case nil:
+	case *string:
+		*into = string(answer)
+	default:
 		err = json.Unmarshal(answer, into)
 	}
 	return resp.StatusCode, err

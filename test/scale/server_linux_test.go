@@ -2,6 +2,8 @@ package scale
 
 import (
 	"net/http"
+	"regexp"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -56,6 +58,20 @@ func (b *bed) until(within time.Duration, what string, done func() bool) time.Du
 	}
 }
 
+// metric is one of the numbers of a server; -1: it does not tell.
+func (b *bed) metric(m *machine, name string) int {
+	var text string
+	if _, err := b.ask(m, http.MethodGet, "/metrics", nil, &text); err != nil {
+		return -1
+	}
+	found := regexp.MustCompile(`(?m)^` + name + ` (\d+)$`).FindStringSubmatch(text)
+	if found == nil {
+		return -1
+	}
+	n, _ := strconv.Atoi(found[1])
+	return n
+}
+
 // answers is how a route of a server answers.
 func (b *bed) answers(m *machine, path string) int {
 	status, _ := b.ask(m, http.MethodGet, path, nil, nil)
@@ -77,6 +93,12 @@ func TestRunsOfALostServerAreTakenUp(t *testing.T) {
 			t.Errorf("%d runs of %s were taken up after %s", mine, m.name, took)
 		}
 		m.signal(syscall.SIGCONT)
+		if i == 1 {
+			b.until(20*time.Second, "the one that slept finds that they were taken", func() bool { return b.metric(m, "tipstaff_leases_lost_total") == mine })
+			if begun, ended, driving := b.metric(m, "tipstaff_drives_begun_total"), b.metric(m, "tipstaff_drives_ended_total"), b.metric(m, "tipstaff_runs_driving"); begun-ended != driving {
+				t.Errorf("of %d drives %d have ended, and %d are under way", begun, ended, driving)
+			}
+		}
 	}
 }
 
@@ -107,6 +129,9 @@ func TestAServerWithoutItsDatabaseIsNotReady(t *testing.T) {
 	lost := b.until(15*time.Second, "it is not ready", ready(503))
 	if got := b.answers(m, "/healthz"); got != 200 {
 		t.Errorf("it is told to be dead: %d", got)
+	}
+	if up := b.metric(m, "tipstaff_store_up"); up != 0 {
+		t.Errorf("the store is up: %d", up)
 	}
 	b.primary.start()
 	t.Logf("it was not ready after %.1f s, and ready again %.1f s after the database was", lost.Seconds(), b.until(15*time.Second, "it is ready again", ready(200)).Seconds())
