@@ -32,7 +32,7 @@ func (r *Runner) Drives() DriveCount {
 
 func (c *drives) end(d tipstaff.Driven) {
 	c.ended.Add(1)
-	if d.Err != nil && d.Err.Code == tipstaff.LeaseLost {
+	if d.Reason == string(tipstaff.LeaseLost) {
 		c.fenced.Add(1)
 	}
 }

@@ -280,6 +280,7 @@ func (r *Runner) lookAfter(ctx context.Context, w *watch) error {
 		return explain(err, tipstaff.ID{})
 	}
 	r.setSilent(w.silent(holds, time.Now()))
+	r.stopFenced(holds)
 	var lost []flow.Row
 	for _, h := range holds {
 		if r.lives(h) {
@@ -308,6 +309,24 @@ func (r *Runner) lookAfter(ctx context.Context, w *watch) error {
 		err = errors.Join(err, explain(r.takeIn(ctx, run), idOf(run)))
 	}
 	return err
+}
+
+// stopFenced breaks off the drives whose runs others have taken: while they wait for a call
+// they would not learn of it.
+func (r *Runner) stopFenced(holds []flow.Hold) {
+	own, others := map[string]bool{}, map[string]bool{}
+	for _, h := range holds {
+		mine := h.Holder == r.Pool.Holder()
+		own[h.Run], others[h.Run] = mine, !mine
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for run, a := range r.drives {
+		if others[run] || a.leased && !own[run] {
+			a.stop(&flow.Stop{Reason: "lease_lost"})
+		}
+		a.leased = own[run]
+	}
 }
 
 // silent are the holders that have not renewed their leases for too long.

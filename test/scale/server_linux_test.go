@@ -94,9 +94,9 @@ func TestRunsOfALostServerAreTakenUp(t *testing.T) {
 		}
 		m.signal(syscall.SIGCONT)
 		if i == 1 {
-			b.until(20*time.Second, "the one that slept finds that they were taken", func() bool { return b.metric(m, "tipstaff_leases_lost_total") == mine })
-			if begun, ended, driving := b.metric(m, "tipstaff_drives_begun_total"), b.metric(m, "tipstaff_drives_ended_total"), b.metric(m, "tipstaff_runs_driving"); begun-ended != driving {
-				t.Errorf("of %d drives %d have ended, and %d are under way", begun, ended, driving)
+			b.until(20*time.Second, "the one that slept finds that they were taken", func() bool { return b.metric(m, "tipstaff_leases_lost_total") >= mine })
+			if begun, ended := b.metric(m, "tipstaff_drives_begun_total"), b.metric(m, "tipstaff_drives_ended_total"); begun < mine || ended < mine || ended > begun {
+				t.Errorf("of %d drives %d have ended", begun, ended)
 			}
 		}
 	}
