@@ -446,7 +446,7 @@ func (r *Runner) endOverdue(ctx context.Context, row flow.Row) error {
 func (r *Runner) sweep(ctx context.Context, rows ...flow.Row) (swept int, err error) {
 	launches, here := map[string]string{}, r.Self("", "").Host
 	for _, row := range rows {
-		if row.Owner != nil && row.Owner.Host != here {
+		if r.Pool != nil && row.Owner != nil && row.Owner.Host != here {
 			continue // what it has started is not on this machine
 		}
 		if row.Owner != nil && row.Owner.Launch != "" {
