@@ -24,7 +24,7 @@ REPORT     = $(GO) run $(RACE) ./test/report
 SEQUENTIAL = ./document ./journal ./provider/file ./skill ./workspace
 STARTING   = ./cmd/tipstaff ./docs
 
-.PHONY: build demo generate test test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale shots test-python test-vendor test-schema check bench fuzz soak mutate clean
+.PHONY: build demo generate test test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale deploy-lint shots test-python test-vendor test-schema check bench fuzz soak mutate clean
 
 build: ## a static bin/tipstaff
 	@echo 'building bin/tipstaff; the first time, modules are downloaded and all of them compiled, which takes minutes'
@@ -82,10 +82,14 @@ test-web: build ## the web page in a browser
 	@scripts/web.sh
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_WEB=1 $(GO) test $(RACE) -count=1 -timeout 45m -run '^TestBrowser' ./test/page
 
-test-scale: build ## the store over Postgres, with payloads in an S3 bucket, with servers of their own
+test-scale: build ## the store over Postgres, with payloads in an S3 bucket, with servers of their own; servers that share it, while things fail
 	scripts/postgres.sh scripts/s3.sh $(GO) test $(RACE) -count=1 -shuffle=on -timeout 40m -short ./postgres ./store/bucket
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh scripts/s3.sh env $(PLAIN) -count=1 -timeout 10m -run '^TestLargePayloads' ./cmd/tipstaff
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh env $(PLAIN) -count=1 -timeout 20m -run 'StoreCopy|DoctorOfADatabase|GoldenInPostgres' ./cmd/tipstaff ./test/golden
+	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh env $(PLAIN) -count=1 -v -timeout 60m ./test/scale
+
+deploy-lint: ## the files in deploy, by linters of others
+	@scripts/deploy.sh
 
 shots: build ## every page in both themes and two widths, as .cache/shots/*.png
 	@scripts/web.sh

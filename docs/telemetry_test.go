@@ -35,6 +35,7 @@ var namedRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
 func TestTelemetryIsListed(t *testing.T) {
 	for _, c := range []struct{ heading, file, of string }{
 		{"## Counters", "../telemetry/metrics.go", `^tipstaff_[a-z_]+$`},
+		{"## Of a server", "../cmd/tipstaff/metrics.go", `^tipstaff_[a-z_]+$`},
 		{"## Spans", "../telemetry/spans.go", `^tipstaff\.[a-z.]+$`},
 	} {
 		of := regexp.MustCompile(c.of)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -20,6 +21,7 @@ import (
 // with the commit: a step costs one trip to the server.
 type conn struct {
 	pg    *pgconn.PgConn
+	limit time.Duration // for the server to answer; 0: none
 	pipe  *pgconn.Pipeline
 	stmts map[string]*stmt
 	sent  int // how many statements were sent whose results were not read yet
@@ -33,6 +35,16 @@ type conn struct {
 type stmt struct {
 	*pgconn.StatementDescription
 	formats []int16 // of the results: bytes as they are, all else as text
+}
+
+// connect makes a connection. One whose server does not answer any more, for it hangs or its
+// machine is gone, is given up long before the network does.
+func (db *database) connect(ctx context.Context) (*conn, error) {
+	c, err := connect(ctx, db.config)
+	if err == nil {
+		c.limit = db.opts.DownLimit / 4
+	}
+	return c, err
 }
 
 func connect(ctx context.Context, config *pgconn.Config) (*conn, error) {
@@ -185,12 +197,22 @@ func (c *conn) settle(last func(result any) error) error {
 	if err := c.gathered(); err != nil {
 		return err
 	}
+	if c.limit > 0 {
+		_ = c.pg.Conn().SetDeadline(time.Now().Add(c.limit))        // fails on one that is closed
+		defer func() { _ = c.pg.Conn().SetDeadline(time.Time{}) }() // likewise
+	}
 	first, left := c.pipe.Sync(), c.sent
 	c.sent = 0
 	for {
 		result, err := c.pipe.GetResults()
 		if first == nil {
 			first = err
+		}
+		if pgconn.Timeout(err) {
+			over, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = c.pg.Close(over) // nobody is there to say goodbye to
+			return first
 		}
 		left--
 		if left == 0 && last != nil && first == nil {

@@ -32,7 +32,7 @@ func (l *listener) run() {
 }
 
 func (l *listener) hear() {
-	c, err := connect(l.ctx, l.db.config)
+	c, err := l.db.connect(l.ctx)
 	if err != nil {
 		return
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,14 +25,14 @@ import (
 type cluster struct {
 	*testing.T
 	at     string
+	folder string
 	stores []*Store
 }
 
 func newCluster(t *testing.T, n int, alive func() bool) *cluster {
-	c := &cluster{T: t, at: address(t)}
-	folder := t.TempDir()
+	c := &cluster{T: t, at: address(t), folder: t.TempDir()}
 	for range n {
-		s := open(t, c.at, &Options{Folder: folder, UserKey: true, Options: store.Options{Alive: func(flow.Owner, time.Time) bool { return alive() }}})
+		s := open(t, c.at, &Options{Folder: c.folder, UserKey: true, Options: store.Options{Alive: func(flow.Owner, time.Time) bool { return alive() }}})
 		t.Cleanup(func() { _ = s.Close() })
 		c.stores = append(c.stores, s)
 	}
@@ -123,6 +126,109 @@ func TestWritersOfOneRun(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%s is there %d times", path, n)
 		}
+	}
+}
+
+// slowAnswers is the address of a server whose answers are held back while a lock is: the one
+// that there was when the connection was made.
+func slowAnswers(t *testing.T, at string, current *atomic.Pointer[sync.Mutex]) string {
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	to := u.Host
+	u.Host = l.Addr().String()
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			held := current.Load()
+			go func() { _, _ = io.Copy(far, near); _ = far.Close() }()
+			go func() {
+				for buf := make([]byte, 1<<16); ; {
+					n, err := far.Read(buf)
+					held.Lock()
+					_, werr := near.Write(buf[:n])
+					held.Unlock()
+					if err != nil || werr != nil {
+						_ = near.Close()
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return u.String()
+}
+
+// An owner that learns of its commit when another has taken the run does not act on it: the
+// other may have done so.
+func TestALateCommitIsNoLicence(t *testing.T) {
+	t.Parallel()
+	var alive atomic.Bool
+	alive.Store(true)
+	c := newCluster(t, 1, alive.Load)
+	var held sync.Mutex
+	var current atomic.Pointer[sync.Mutex]
+	current.Store(&held)
+	slow := open(t, slowAnswers(t, c.at, &current), &Options{Folder: c.folder, UserKey: true, Options: store.Options{Alive: func(flow.Owner, time.Time) bool { return alive.Load() }}})
+	t.Cleanup(func() { _ = slow.Close() })
+	run := c.create()
+	lease := c.acquire(slow, run)
+	if err := appendTo(slow, lease, "before"); err != nil {
+		t.Fatal(err)
+	}
+	held.Lock()
+	told := make(chan error, 1)
+	go func() { told <- appendTo(slow, lease, "late") }()
+	for c.sound(run)["late"] == 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	alive.Store(false)
+	c.acquire(c.stores[0], run)
+	time.Sleep(6 * time.Second) // longer than an owner is sure of itself
+	held.Unlock()
+	if err := <-told; !errors.Is(err, flow.ErrLeaseLost) {
+		t.Errorf("the former owner is told %v", err)
+	}
+}
+
+// A server that does not answer any more, and does not say so, is given up: another, or the
+// same by another way, has what was committed.
+func TestAServerThatHangsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, yes)
+	var held sync.Mutex
+	var current atomic.Pointer[sync.Mutex]
+	current.Store(&held)
+	s := open(t, slowAnswers(t, c.at, &current), &Options{Folder: c.folder, UserKey: true, DownLimit: 8 * time.Second, Options: store.Options{Alive: func(flow.Owner, time.Time) bool { return true }}})
+	t.Cleanup(func() { _ = s.Close() })
+	run := c.create()
+	lease := c.acquire(s, run)
+	current.Store(new(sync.Mutex)) // connections that are made from now on are answered
+	held.Lock()
+	defer held.Unlock()
+	began := time.Now()
+	if err := appendTo(s, lease, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Records(t.Context(), run, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.sound(run)["a"]; n != 1 || time.Since(began) > 6*time.Second {
+		t.Errorf("after %s the record is there %d times", time.Since(began), n)
 	}
 }
 

@@ -42,6 +42,7 @@ type Options struct {
 const (
 	closeLimit   = 5 * time.Second
 	connectLimit = 10 * time.Second
+	readLimit    = 10 * time.Second
 	// pollEvery is how often it is asked whether followed runs have moved. Decisions and
 	// cancels are notified at once.
 	pollEvery = 200 * time.Millisecond
@@ -108,7 +109,7 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 		db.opts.Alive = func(owner flow.Owner, heartbeat time.Time) bool { return lives(owner, heartbeat, db.opts.Now()) }
 	}
 	db.opts.Options = db.opts.WithDefaults()
-	c, err := connect(ctx, config)
+	c, err := db.connect(ctx)
 	if err != nil {
 		return nil, db.explain(err)
 	}
@@ -172,6 +173,9 @@ func (s *Store) Fill(ctx context.Context, from *store.Store) (tipstaff.StoreCopy
 
 // Name is the address without its password.
 func (s *Store) Name() string { return s.db.name }
+
+// Stats are of what was committed.
+func (s *Store) Stats() store.WriterStats { return s.db.writer.Stats() }
 
 // Secret is a key for a purpose other than signing; see [files.Secret].
 func (s *Store) Secret(purpose string) []byte { return files.Secret(s.db.keys, purpose) }
@@ -272,7 +276,8 @@ func (s *Store) Close() error {
 	return err
 }
 
-// use lends a reader's connection.
+// use lends a reader's connection. What f does may be done again: a connection that is lost,
+// or cannot be had, is waited for, though not for as long as a step is.
 func (db *database) use(ctx context.Context, f func(*conn) error) (err error) {
 	select {
 	case c, open := <-db.readers:
@@ -280,25 +285,22 @@ func (db *database) use(ctx context.Context, f func(*conn) error) (err error) {
 			return store.ErrClosed
 		}
 		defer func() { db.readers <- c }()
-		if c != nil && c.pg.IsClosed() {
-			c = nil
-		}
-		fresh := c == nil
-		if fresh {
-			if c, err = connect(ctx, db.config); err != nil {
-				c = nil
+		for since := time.Now(); ; {
+			if c == nil || c.pg.IsClosed() {
+				c, err = db.connect(ctx)
+			}
+			if err == nil {
+				err = f(c)
+			}
+			if c != nil && !c.pg.IsClosed() || ctx.Err() != nil || time.Since(since) > min(readLimit, db.opts.DownLimit) {
 				return db.explain(err)
 			}
-		}
-		err = f(c)
-		if c.pg.IsClosed() && !fresh { // it was lost while it was idle
-			if c, err = connect(ctx, db.config); err != nil {
-				c = nil
-				return db.explain(err)
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
 			}
-			err = f(c)
+			err = nil
 		}
-		return db.explain(err)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"time"
 
@@ -25,7 +27,7 @@ type writer struct {
 // Begin implements [store.Driver]. Nothing is sent yet.
 func (w *writer) Begin() (store.Conn, bool, error) {
 	if w.c.pg.IsClosed() {
-		c, err := connect(context.Background(), w.db.config)
+		c, err := w.db.connect(context.Background())
 		if err != nil {
 			return nil, false, err
 		}
@@ -61,7 +63,7 @@ func (w *writer) Commit(t *store.Tx) error {
 // committed: its mark is there, or it is not and never will be.
 func (w *writer) resolve(lost error) error {
 	for since := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		c, err := connect(context.Background(), w.db.config)
+		c, err := w.db.connect(context.Background())
 		if err == nil {
 			w.c = c
 			// Whoever waits for the row learns how the lost transaction ended.
@@ -164,6 +166,9 @@ func (db *database) explain(err error) error {
 	case errors.As(err, &refused):
 		return fmt.Errorf("%w: %s: see that the server runs and that the address is right (%w)", flow.ErrStoreDown, db.name, err)
 	case !errors.As(err, &e):
+		if lost := net.Error(nil); errors.As(err, &lost) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+			return fmt.Errorf("%w: %s: the connection was lost; what was acknowledged is safe (%w)", flow.ErrStoreDown, db.name, err)
+		}
 		return err
 	case e.Code == "53100":
 		return fmt.Errorf("%w: %s: make space on the server and resume; what was acknowledged is safe (%w)", flow.ErrStoreFull, db.name, err)

@@ -444,8 +444,11 @@ func (r *Runner) endOverdue(ctx context.Context, row flow.Row) error {
 // sweep ends what the owners of these runs left behind, and tells how many processes that
 // were.
 func (r *Runner) sweep(ctx context.Context, rows ...flow.Row) (swept int, err error) {
-	launches := map[string]string{}
+	launches, here := map[string]string{}, r.Self("", "").Host
 	for _, row := range rows {
+		if r.Pool != nil && row.Owner != nil && row.Owner.Host != here {
+			continue // what it has started is not on this machine
+		}
 		if row.Owner != nil && row.Owner.Launch != "" {
 			launches[row.Owner.Launch] = row.ID
 		}

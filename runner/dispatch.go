@@ -147,7 +147,13 @@ func (r *Runner) childOf(ctx context.Context, parent *common, a flow.Attempt, in
 			return "", err
 		}
 	}
-	return child, r.createChild(ctx, child, parent, made, in.Accept)
+	err = r.createChild(ctx, child, parent, made, in.Accept)
+	if err != nil {
+		if _, missing := r.Store.Run(ctx, child); missing == nil {
+			err = nil // whoever drove the parent before was still making it
+		}
+	}
+	return child, err
 }
 
 // takeToEnd drives a child until it has ended. It is not driven while somebody

@@ -20,7 +20,10 @@ import (
 // active is a run that this process drives.
 type active struct {
 	launch string
-	shared bool            // any server may drive it on, when it is time to
+	shared bool // any server may drive it on, when it is time to
+	leased bool // it was seen to be this process's, by the runner's lock
+	stop   context.CancelCauseFunc
+	ctx    context.Context // of the drive
 	done   chan struct{}   // closed when it is over
 	driven tipstaff.Driven // how it ended, from then on
 
@@ -67,8 +70,8 @@ func (r *Runner) beginWith(own *turn, run string, p program, who person) (*activ
 	a.shared = true
 	go func() {
 		a.driven = r.drive(run, p, a, who)
-		if own != nil && r.Stop.Err() != nil && a.driven.Outcome == string(flow.Interrupted) {
-			_ = r.takeIn(context.WithoutCancel(r.Stop), run) // else it is found when nobody drives it
+		if own != nil && a.driven.Outcome == string(flow.Interrupted) && (r.Stop.Err() != nil || storeFailed(a.driven.Err)) {
+			r.handOver(run)
 		}
 		own.leave()
 		r.left(run, a)
@@ -79,6 +82,7 @@ func (r *Runner) beginWith(own *turn, run string, p program, who person) (*activ
 // enter is the drive of a run, unless this process drives it already.
 func (r *Runner) enter(run string, who person) (*active, error) {
 	a := &active{launch: cmp.Or(who.launch, tipstaff.NewID(r.Now()).String()), done: make(chan struct{}), deferred: map[string]bool{}}
+	a.ctx, a.stop = context.WithCancelCause(r.Stop)
 	r.mu.Lock()
 	_, twice := r.drives[run]
 	if !twice {
@@ -88,11 +92,14 @@ func (r *Runner) enter(run string, who person) (*active, error) {
 	if twice {
 		return nil, flow.ErrBusy
 	}
+	r.counted.begun.Add(1)
 	return a, nil
 }
 
 // left tells everybody that a drive is over.
 func (r *Runner) left(run string, a *active) {
+	a.stop(nil)
+	r.counted.end(a.driven)
 	r.mu.Lock()
 	delete(r.drives, run)
 	r.ended.add(run, a.driven)
@@ -287,7 +294,7 @@ func (r *Runner) driveOnce(run string, p program, a *active, who person) (progra
 	job, end := d.watched(job)
 	defer end()
 	defer r.hosts.leaveRun(run)
-	out, err := flow.New(&remembering{Log: heard{r.Store, r.hosts}, program: d.program}, &flow.Options{Now: r.Now, Grace: r.Grace}).Drive(r.Stop, job)
+	out, err := flow.New(&remembering{Log: heard{r.Store, r.hosts}, program: d.program}, &flow.Options{Now: r.Now, Grace: r.Grace}).Drive(a.ctx, job)
 	return d.program(), ended(out), err
 }
 

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +24,8 @@ type Pool interface {
 	Claim(ctx context.Context, host, user string) (run string, err error)
 	Holds(ctx context.Context) ([]flow.Hold, error)
 	Strays(ctx context.Context, kind string) (runs []string, err error)
+	// Waiting is how many runs wait in the queue, and since when the first of them does.
+	Waiting(ctx context.Context) (n int, since time.Time, err error)
 }
 
 // Scheduler decides where and when runs are driven, in the place of the servers themselves.
@@ -78,7 +81,11 @@ func (r *Runner) submitNew(ctx context.Context, p program, who person) error {
 			return err
 		}
 	}
-	return r.submit(ctx, row, p, who)
+	err := r.submit(ctx, row, p, who)
+	if r.pooled() && (errors.Is(err, flow.ErrBusy) || errors.Is(err, flow.ErrEnded)) {
+		return nil // a server that was faster has found it
+	}
+	return err
 }
 
 // elsewhere says of a run that is tied to another machine why it is not driven here.
@@ -165,6 +172,10 @@ func (r *Runner) Share(ctx context.Context, failed func(error)) {
 	if r.Scheduler == nil {
 		both.Go(func() { every(ctx, claimEvery, r.queue.freed, func() { tell(r.claim(ctx)) }) })
 	}
+	both.Go(func() {
+		r.measure(ctx)
+		every(ctx, lookEvery, nil, func() { r.measure(ctx) })
+	})
 	var w watch
 	both.Go(func() { every(ctx, lookEvery, nil, func() { tell(r.lookAfter(ctx, &w)) }) })
 	both.Wait()
@@ -269,6 +280,7 @@ func (r *Runner) lookAfter(ctx context.Context, w *watch) error {
 		return explain(err, tipstaff.ID{})
 	}
 	r.setSilent(w.silent(holds, time.Now()))
+	r.stopFenced(holds)
 	var lost []flow.Row
 	for _, h := range holds {
 		if r.lives(h) {
@@ -284,12 +296,37 @@ func (r *Runner) lookAfter(ctx context.Context, w *watch) error {
 	if r.Scheduler != nil { // it wakes runs, and drives those of a lost server again
 		return err
 	}
+	r.mu.Lock()
+	broken := r.broken
+	r.broken = nil
+	r.mu.Unlock()
+	for _, run := range broken {
+		r.handOver(run)
+	}
 	strays, serr := r.Pool.Strays(ctx, r.Origin)
 	err = errors.Join(err, explain(serr, tipstaff.ID{}))
 	for _, run := range strays {
 		err = errors.Join(err, explain(r.takeIn(ctx, run), idOf(run)))
 	}
 	return err
+}
+
+// stopFenced breaks off the drives whose runs others have taken: while they wait for a call
+// they would not learn of it.
+func (r *Runner) stopFenced(holds []flow.Hold) {
+	own, others := map[string]bool{}, map[string]bool{}
+	for _, h := range holds {
+		mine := h.Holder == r.Pool.Holder()
+		own[h.Run], others[h.Run] = mine, !mine
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for run, a := range r.drives {
+		if others[run] || a.shared && a.leased && !own[run] { // one that is not may sleep without a lease
+			a.stop(&flow.Stop{Reason: "lease_lost"})
+		}
+		a.leased = own[run]
+	}
 }
 
 // silent are the holders that have not renewed their leases for too long.
@@ -345,6 +382,23 @@ func (r *Runner) takeIn(ctx context.Context, run string) error {
 		return nil // somebody else was faster
 	}
 	return err
+}
+
+// handOver puts a run that this process has broken off into the queue, now or when the store
+// takes it.
+func (r *Runner) handOver(run string) {
+	if r.takeIn(context.WithoutCancel(r.Stop), run) == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken = append(r.broken, run)
+}
+
+// storeFailed reports whether a drive was broken off because the store did not answer, or had
+// no room: the next one may go on.
+func storeFailed(err *tipstaff.Error) bool {
+	return err != nil && slices.Contains([]tipstaff.Code{tipstaff.StoreUnavailable, tipstaff.StoreBusy, tipstaff.StoreFull}, err.Code)
 }
 
 // goesOn reports whether the run of an owner that died is for the servers to drive on.

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -107,6 +108,10 @@ type Runner struct {
 
 	queues    queueView
 	projector projector
+
+	broken  []string // runs to hand over when the store answers
+	counted drives
+	seen    atomic.Pointer[Standing]
 
 	transient  transientHub
 	performers performers

@@ -47,8 +47,8 @@ if concerned 'the web page' '^(web|test/page)/|^scripts/web\.sh$'; then
 	scripts/web.sh --or-skip
 	if [ "$(cat .cache/web/there)" ]; then make test-web; fi
 fi
-if concerned 'the store over Postgres' '^(postgres|store)/|^scripts/postgres\.sh$'; then
-	scripts/postgres.sh --or-skip "$GO" test -count=1 -shuffle=on -timeout 40m -short ./postgres
+if concerned 'the store over Postgres' '^(postgres|store|test/scale)/|^scripts/postgres\.sh$'; then
+	scripts/postgres.sh --or-skip "$GO" test -count=1 -shuffle=on -timeout 40m -short ./postgres ./test/scale
 fi
 if concerned 'payloads in an S3 bucket' '^store/bucket/|^postgres/(blob|bucket)[a-z_]*\.go$|^scripts/s3\.sh$'; then
 	scripts/postgres.sh --or-skip scripts/s3.sh --or-skip "$GO" test -count=1 -shuffle=on -timeout 10m -short -run 'Blob|Object|Bucket|S3|SetUp|Credentials' ./store/bucket ./postgres

@@ -46,4 +46,4 @@ for _ in 1 2 3 4 5; do # a port may be taken meanwhile
 done
 [ "${started-}" ] || cannot "postgres: $(tail -1 "$dir/log")"
 cd "$OLDPWD"
-TIPSTAFF_POSTGRES="postgres://tipstaff@127.0.0.1:$port/postgres" "$@"
+TIPSTAFF_POSTGRES_BIN="$bin" TIPSTAFF_POSTGRES="postgres://tipstaff@127.0.0.1:$port/postgres" "$@"

@@ -287,6 +287,14 @@ func (s *Store) Close() error {
 	return errors.Join(append(errs, s.db.readers.close())...)
 }
 
+// Stats are of what was committed.
+func (s *Store) Stats() store.WriterStats {
+	if s.db.writer == nil {
+		return store.WriterStats{}
+	}
+	return s.db.writer.Stats()
+}
+
 // Secret is a key for a purpose other than signing; see [files.Secret].
 func (s *Store) Secret(purpose string) []byte { return files.Secret(s.db.keys, purpose) }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -139,9 +140,34 @@ func (t *Tx) owned(l flow.Lease) (*runState, error) {
 	return st, nil
 }
 
+// lateAfter is how long after an append was asked for its owner can be sure that nobody has
+// taken the run since: others wait for longer, for leases are renewed so often.
+const lateAfter = heartbeatEvery
+
+// unlessLate is done for an owner that may have slept, or waited for its database, until
+// somebody else took the run: its records are in the journal, and what they announce must not
+// be done any more.
+func (s *Store) unlessLate(l flow.Lease, done func(error)) func(error) {
+	began := time.Now()
+	return func(err error) {
+		if err == nil && time.Since(began) > lateAfter {
+			err = s.db.Query(context.Background(), func(r Row) error {
+				if r.Int(0) != l.Epoch {
+					return fmt.Errorf("%w: %s: epoch %d follows %d", flow.ErrLeaseLost, l.Run, r.Int(0), l.Epoch)
+				}
+				return nil
+			}, `SELECT epoch FROM runs WHERE id = ?`, l.Run)
+		}
+		done(err)
+	}
+}
+
 // Append implements [flow.Log]. Payloads over the limit are made durable before
 // it returns.
 func (s *Store) Append(l flow.Lease, drafts []flow.Draft, done func(error)) {
+	if s.opts.Shared {
+		done = s.unlessLate(l, done)
+	}
 	drafts, blobs, err := s.detach(drafts)
 	if err != nil {
 		done(err)

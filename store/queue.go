@@ -75,3 +75,16 @@ func (s *Store) Strays(ctx context.Context, kind string) (runs []string, err err
 	}
 	return runs, err
 }
+
+// Waiting is how many runs wait in the queue, and since when the first of them does; zero:
+// none does.
+func (s *Store) Waiting(ctx context.Context) (n int, since time.Time, err error) {
+	err = s.db.Query(ctx, func(r Row) error {
+		n = int(r.Int(0))
+		if n > 0 {
+			since = r.Time(1)
+		}
+		return nil
+	}, `SELECT count(*), coalesce(min(updated), 0) FROM runs WHERE queued = 1`)
+	return n, since, err
+}

@@ -85,6 +85,21 @@ type Writer struct {
 	closing  chan struct{}
 	ended    chan struct{}
 	closeErr error
+
+	commits atomic.Int64
+	took    atomic.Int64 // nanoseconds that they took
+}
+
+// WriterStats are what a store has committed since it was opened.
+type WriterStats struct {
+	Commits int64
+	Took    time.Duration // all of them together
+	Untold  int64         // whose callers are yet to be told
+}
+
+// Stats tells.
+func (w *Writer) Stats() WriterStats {
+	return WriterStats{w.commits.Load(), time.Duration(w.took.Load()), w.notifier.pending.Load()}
 }
 
 // NewWriter returns a writer whose inbox begins after what is there. It must be Run.
@@ -244,6 +259,7 @@ func (w *Writer) attempt(batch []*queued) error {
 // try runs those ops of a batch that have not failed in one transaction. It returns
 // the first that fails by itself, or the fault of the transaction.
 func (w *Writer) try(batch []*queued) (failed *queued, err error) {
+	began := time.Now()
 	c, moved, err := w.driver.Begin()
 	if err != nil {
 		return nil, err
@@ -279,6 +295,8 @@ func (w *Writer) try(batch []*queued) (failed *queued, err error) {
 	if err != nil {
 		return nil, err
 	}
+	w.commits.Add(1)
+	w.took.Add(int64(time.Since(began)))
 	w.notifier.tell(t.Committed(w.inbox))
 	return nil, nil
 }

@@ -57,7 +57,7 @@ func (s *Server) answer(c *call) error {
 		return s.show(c)
 	}
 	segments, err := split(c.r.URL.EscapedPath())
-	public := err == nil && len(segments) == 1 && (segments[0] == "healthz" || segments[0] == "version")
+	public := err == nil && len(segments) == 1 && slices.Contains([]string{"healthz", "readyz", "version"}, segments[0])
 	if !public {
 		if err := c.authenticate(); err != nil {
 			return err

@@ -29,6 +29,25 @@ func (c *call) health() (any, error) {
 	return h, nil
 }
 
+// Readiness is whether a server should be given work.
+type Readiness struct {
+	Ready  bool   `json:"ready"`
+	Reason string `json:"reason,omitempty"` // why not
+}
+
+func (c *call) readiness() (any, error) {
+	err := c.s.serving.Err()
+	if err != nil {
+		err = errStopping
+	} else if c.s.o.Ready != nil {
+		err = c.s.o.Ready()
+	}
+	if err != nil {
+		return with{http.StatusServiceUnavailable, Readiness{Reason: err.Error()}}, nil
+	}
+	return Readiness{Ready: true}, nil
+}
+
 func (c *call) version() (any, error) { return c.s.o.Version, nil }
 
 // metrics are of all users together: they name none.

@@ -49,6 +49,7 @@ func init() {
 		{method: get, path: "/", about: "The routes.", status: ok, do: (*call).index},
 		{method: get, path: "/openapi.json", about: "The description of this API.", status: ok, do: (*call).description},
 		{method: get, path: "/healthz", about: "Whether the server is there, and what it does.", answer: Health{}, status: []int{http.StatusOK, http.StatusServiceUnavailable}, public: true, do: (*call).health},
+		{method: get, path: "/readyz", about: "Whether the server should be given work.", answer: Readiness{}, status: []int{http.StatusOK, http.StatusServiceUnavailable}, public: true, do: (*call).readiness},
 		{method: get, path: "/version", about: "Which server this is.", answer: Version{}, status: ok, public: true, do: (*call).version},
 		{method: get, path: "/metrics", about: "Counters for Prometheus.", answer: "text/plain", status: ok, do: (*call).metrics},
 

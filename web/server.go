@@ -49,11 +49,13 @@ type Options struct {
 	Folders []string
 	Version Version
 	// Load is how many runs are driven, and how many wait for their turn. nil: nobody can tell.
-	Load    func() (driving, queued int)
+	Load func() (driving, queued int)
+	// Ready says why the server should not be given work. nil: nothing but its end keeps it from that.
+	Ready   func() error
 	Metrics http.Handler // answers /metrics; nil: there are none
 	MCP     http.Handler // answers /mcp; nil: it is not there
 	Page    Page         // answers /ui; nil: it is not there
-	// Only is the one path that is answered besides /healthz and /version, by its first name.
+	// Only is the one path that is answered besides those that need no token, by its first name.
 	// "": all are.
 	Only string
 }

@@ -56,7 +56,7 @@ func TestADaemonOverHTTP(t *testing.T) {
 	}
 	parked := start(`{kind: plan, version: 1, root: {id: ok, kind: gate, question: "Go on?"}}`)
 	run := start(`{kind: plan, version: 1, root: {id: nap, kind: tool_call, tool: "mcp://builtin/sleep@1.0.0", args: {duration: 1500ms}}}`)
-	for path, text := range map[string]string{"/healthz": `"ok":true`, "/version": `"go":"go1`, "/metrics": "tipstaff_sse_dropped_total 0", "/": `"/mcp"`, "/openapi.json": `"openapi"`} {
+	for path, text := range map[string]string{"/healthz": `"ok":true`, "/readyz": `"ready":true`, "/version": `"go":"go1`, "/metrics": "tipstaff_sse_dropped_total 0", "/": `"/mcp"`, "/openapi.json": `"openapi"`} {
 		if res, body := s.http("GET", path, ""); res.StatusCode != 200 || !bytes.Contains(body, []byte(text)) {
 			t.Errorf("%s is answered %s: %.200s", path, res.Status, body)
 		}

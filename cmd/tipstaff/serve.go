@@ -24,7 +24,6 @@ import (
 	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/rpc"
 	"github.com/tipstaff/tipstaff/runner"
-	"github.com/tipstaff/tipstaff/telemetry"
 	"github.com/tipstaff/tipstaff/web"
 	"github.com/tipstaff/tipstaff/web/page"
 	ws "github.com/tipstaff/tipstaff/workspace"
@@ -192,23 +191,6 @@ func (s *session) daemon(started time.Time, places int) func(context.Context) (p
 		}
 		return d, err
 	}
-}
-
-// site is the HTTP server of a session, with counters of what it and the runner do.
-func (s *session) site(o web.Options) *web.Server {
-	v := versionInfo()
-	o.Version = web.Version{Version: v.Version, Commit: v.Commit, Go: v.Go}
-	o.Load = s.runner.Load
-	var site *web.Server
-	o.Metrics = s.telemetry.Counters(
-		telemetry.Number{Name: "tipstaff_runs_driving", Help: "Runs that this process drives.", Now: func() float64 { n, _ := s.runner.Load(); return float64(n) }},
-		telemetry.Number{Name: "tipstaff_runs_queued", Help: "Runs that wait for their turn.", Now: func() float64 { _, n := s.runner.Load(); return float64(n) }},
-		telemetry.Number{Name: "tipstaff_sse_subscribers", Help: "Streams of events that are open.", Now: func() float64 { return float64(site.Stats().Subscribers) }},
-		telemetry.Number{Name: "tipstaff_sse_sent_total", Help: "Records that streams have sent.", Total: true, Now: func() float64 { return float64(site.Stats().Sent) }},
-		telemetry.Number{Name: "tipstaff_sse_dropped_total", Help: "Records that readers were too slow to be sent at once.", Total: true, Now: func() float64 { return float64(site.Stats().Dropped) }},
-	)
-	site = web.New(s.control(), o)
-	return site
 }
 
 // present tells whether a directory is there.

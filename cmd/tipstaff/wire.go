@@ -29,6 +29,7 @@ import (
 	"github.com/tipstaff/tipstaff/provider"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/sqlite"
+	"github.com/tipstaff/tipstaff/store"
 	"github.com/tipstaff/tipstaff/store/bucket"
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/telemetry"
@@ -135,6 +136,7 @@ type keeper interface {
 	PublicKeys(context.Context) ([]journal.PublicKey, error)
 	Secret(purpose string) []byte
 	Collect(ctx context.Context) (removed int, err error)
+	Stats() store.WriterStats
 	Close() error
 }
 

@@ -43,7 +43,7 @@ func TestStrangersAreRefusedOnEveryRoute(t *testing.T) {
 	if len(all) < 24 {
 		t.Fatalf("there are %d routes", len(all))
 	}
-	public := map[string]bool{"/healthz": true, "/version": true}
+	public := map[string]bool{"/healthz": true, "/readyz": true, "/version": true}
 	for _, p := range all {
 		body := any(nil)
 		if p.method == "POST" {

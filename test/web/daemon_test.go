@@ -31,6 +31,9 @@ func TestTheQueueAndTheNextDaemon(t *testing.T) {
 	if h := b.get("", "/healthz"); h.member(t, "ok") != true || h.member(t, "in_flight") != 1.0 || h.member(t, "queued") != 3.0 {
 		t.Errorf("the server is %s", h.body)
 	}
+	if r := b.get("", "/readyz"); r.status != 200 || r.member(t, "ready") != true {
+		t.Errorf("the server is %d %s", r.status, r.body)
+	}
 	follower := b.stream("alice", first, "")
 	events(t, follower.Body, func(e sse) bool { return e.event == "run.started" })
 
@@ -43,6 +46,9 @@ func TestTheQueueAndTheNextDaemon(t *testing.T) {
 		if a := b.do("alice", "POST", path, object{"prose": "a"}); a.status != 503 || a.code(t) != "shutting_down" {
 			t.Errorf("%s is answered %d while the server goes down: %s", path, a.status, a.body)
 		}
+	}
+	if r := b.get("", "/readyz"); r.status != 503 || r.member(t, "ready") != false {
+		t.Errorf("the server is %d %s", r.status, r.body)
 	}
 	if h := b.get("", "/healthz"); h.status != 503 || h.member(t, "ok") != false {
 		t.Errorf("the server is %d %s", h.status, h.body)

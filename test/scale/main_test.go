@@ -1,0 +1,10 @@
+package scale
+
+import (
+	"os"
+	"testing"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(cmdtest.Main(m)) }
