@@ -66,7 +66,7 @@ var reserved = map[string][]string{
 	"modernc.org/sqlite":                     {"sqlite", "cmd/bench"},
 	"github.com/jackc/pgx":                   {"postgres"},
 	"github.com/minio":                       {"store/bucket"},
-	"go.temporal.io/sdk":                     {"temporal"},
+	"go.temporal.io":                         {"temporal"},
 	"os/exec":                                {"supervisor", "cmd/tipstaff", "tool/builtin", "tool/tooltest", "cmd/bench", "test/cmdtest", "test/clis/cursor", "test/mutate"},                                        // the built-in tools and the command look programs up, and start none (see below)
 	"net/http":                               {"tool/builtin", "tool", "provider", "telemetry", "store/bucket", "web", "web/page", "mcpserver", "e2e", "cmd/tipstaff", "cmd/bench", "test/clis/api", "test/webtest"}, // the bench also plays the vendor of a model
 	"google.golang.org/grpc":                 {"rpc", "pb", "cmd/bench"},
