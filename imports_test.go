@@ -69,7 +69,7 @@ var reserved = map[string][]string{
 	"go.temporal.io":                         {"temporal"},
 	"os/exec":                                {"supervisor", "cmd/tipstaff", "tool/builtin", "tool/tooltest", "cmd/bench", "test/cmdtest", "test/clis/cursor", "test/mutate"},                                        // the built-in tools and the command look programs up, and start none (see below)
 	"net/http":                               {"tool/builtin", "tool", "provider", "telemetry", "store/bucket", "web", "web/page", "mcpserver", "e2e", "cmd/tipstaff", "cmd/bench", "test/clis/api", "test/webtest"}, // the bench also plays the vendor of a model
-	"google.golang.org/grpc":                 {"rpc", "pb", "cmd/bench"},
+	"google.golang.org/grpc":                 {"rpc", "pb", "temporal", "cmd/bench"},                                                                                                                                 // whose SDK is configured with it
 	"go.opentelemetry.io/otel":               {"telemetry", "tool", "cmd/tipstaff"},
 	"go.opentelemetry.io/otel/sdk":           {"telemetry"},
 	"go.opentelemetry.io/otel/exporters":     {"telemetry"},

@@ -67,7 +67,7 @@ func parse(address string, getenv func(string) string) (target, error) {
 // encryption is by the files that the environment names; nil: plain text.
 func encryption(wanted bool, getenv func(string) string) (*tls.Config, error) {
 	cert, key, ca := getenv("TEMPORAL_TLS_CLIENT_CERT_PATH"), getenv("TEMPORAL_TLS_CLIENT_KEY_PATH"), getenv("TEMPORAL_TLS_SERVER_CA_CERT_PATH")
-	if !wanted && cert == "" && ca == "" {
+	if !wanted && cert == "" && key == "" && ca == "" {
 		return nil, nil
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: getenv("TEMPORAL_TLS_SERVER_NAME")}

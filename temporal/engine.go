@@ -12,6 +12,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 // Options of an engine.
@@ -52,6 +54,10 @@ func Dial(ctx context.Context, address string, o Options) (*Engine, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	to.Logger = log.NewStructuredLogger(o.Log)
+	// The default waits for two minutes before it looks whether a server is back.
+	wait := backoff.DefaultConfig
+	wait.MaxDelay = 5 * time.Second
+	to.ConnectionOptions.DialOptions = []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: wait, MinConnectTimeout: dialLimit})}
 	if e.client, err = client.DialContext(ctx, to.Options); err != nil {
 		return nil, e.explain(err)
 	}

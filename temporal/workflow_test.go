@@ -3,6 +3,7 @@ package temporal
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
@@ -29,6 +31,7 @@ type bed struct {
 func newBed(t *testing.T, meanwhile func(b *bed, n int), ends ...any) *bed {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	b := &bed{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
 	b.SetTestTimeout(20 * time.Second)
 	b.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: testRun, TaskQueue: defaultQueue})
