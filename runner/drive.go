@@ -21,6 +21,7 @@ import (
 type active struct {
 	launch string
 	shared bool            // any server may drive it on, when it is time to
+	stop   context.Context // breaks it off, with its cause
 	done   chan struct{}   // closed when it is over
 	driven tipstaff.Driven // how it ended, from then on
 
@@ -40,12 +41,17 @@ func (r *Runner) begin(run string, p program, who person) (*active, error) {
 	var own *turn
 	// A child has the turn of its parent, which waits for it: two places for one could
 	// leave none for anybody. What only comes to its end needs none.
-	if parent := p.shared().draft.Parent; !who.ending && (parent == nil || parent.Relation != relationDispatch) {
+	parent := p.shared().draft.Parent
+	child := parent != nil && parent.Relation == relationDispatch
+	if !who.ending && !child {
 		own = r.queue.enter(run, p.shared().draft.User)
+	}
+	if child { // and is broken off with it
+		a.stop = r.stopOf(parent.Run)
 	}
 	go func() {
 		r.noteQueued(run, own)
-		if own.await(r.Stop) {
+		if own.await(a.stop) {
 			a.driven = r.drive(run, p, a, who)
 			own.leave()
 		} else {
@@ -58,16 +64,16 @@ func (r *Runner) begin(run string, p program, who person) (*active, error) {
 
 // beginWith drives a run that servers share, in the place that it has here; nil: it needs
 // none. One that is broken off because this process ends is for the others to drive on.
-func (r *Runner) beginWith(own *turn, run string, p program, who person) (*active, error) {
+func (r *Runner) beginWith(stop context.Context, own *turn, run string, p program, who person) (*active, error) {
 	a, err := r.enter(run, who)
 	if err != nil {
 		own.leave()
 		return nil, err
 	}
-	a.shared = true
+	a.shared, a.stop = true, stop
 	go func() {
 		a.driven = r.drive(run, p, a, who)
-		if own != nil && r.Stop.Err() != nil && a.driven.Outcome == string(flow.Interrupted) {
+		if r.Stop.Err() != nil && a.driven.Outcome == string(flow.Interrupted) {
 			_ = r.takeIn(context.WithoutCancel(r.Stop), run) // else it is found when nobody drives it
 		}
 		own.leave()
@@ -78,7 +84,7 @@ func (r *Runner) beginWith(own *turn, run string, p program, who person) (*activ
 
 // enter is the drive of a run, unless this process drives it already.
 func (r *Runner) enter(run string, who person) (*active, error) {
-	a := &active{launch: cmp.Or(who.launch, tipstaff.NewID(r.Now()).String()), done: make(chan struct{}), deferred: map[string]bool{}}
+	a := &active{launch: cmp.Or(who.launch, tipstaff.NewID(r.Now()).String()), done: make(chan struct{}), deferred: map[string]bool{}, stop: r.Stop}
 	r.mu.Lock()
 	_, twice := r.drives[run]
 	if !twice {
@@ -89,6 +95,16 @@ func (r *Runner) enter(run string, who person) (*active, error) {
 		return nil, flow.ErrBusy
 	}
 	return a, nil
+}
+
+// stopOf is what breaks off the drive of a run here.
+func (r *Runner) stopOf(run string) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.drives[run]; a != nil {
+		return a.stop
+	}
+	return r.Stop
 }
 
 // left tells everybody that a drive is over.
@@ -259,7 +275,7 @@ func (r *Runner) drive(run string, p program, a *active, who person) tipstaff.Dr
 			return p.shared().describe(out)
 		}
 		select {
-		case <-r.Stop.Done():
+		case <-a.stop.Done():
 			return p.shared().describe(out)
 		case <-time.After(time.Until(out.WakeAt)):
 		}
@@ -287,7 +303,7 @@ func (r *Runner) driveOnce(run string, p program, a *active, who person) (progra
 	job, end := d.watched(job)
 	defer end()
 	defer r.hosts.leaveRun(run)
-	out, err := flow.New(&remembering{Log: heard{r.Store, r.hosts}, program: d.program}, &flow.Options{Now: r.Now, Grace: r.Grace}).Drive(r.Stop, job)
+	out, err := flow.New(&remembering{Log: heard{r.Store, r.hosts}, program: d.program}, &flow.Options{Now: r.Now, Grace: r.Grace}).Drive(a.stop, job)
 	return d.program(), ended(out), err
 }
 

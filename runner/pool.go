@@ -62,7 +62,7 @@ func (r *Runner) submit(ctx context.Context, row flow.Row, p program, who person
 		return err
 	}
 	if own := r.queue.take(row.ID, row.User); own != nil {
-		_, err := r.beginWith(own, row.ID, p, who)
+		_, err := r.beginWith(r.Stop, own, row.ID, p, who)
 		return err
 	}
 	return r.enqueue(ctx, row, who)
@@ -124,8 +124,9 @@ func (p person) advance() *tipstaff.AdvanceAnswers {
 	return &tipstaff.AdvanceAnswers{Yes: p.Yes, Accept: p.Accept, DraftOnly: p.draftOnly, By: p.by}
 }
 
-// Drive drives a run in this process until it rests, whoever else waits for a turn: it was
-// this process that was chosen for it.
+// Drive drives a run in this process until it rests or ctx ends, whoever else waits for a
+// turn: it was this process that was chosen for it. One that waits for decisions which
+// nobody has made is left as it is.
 func (r *Runner) Drive(ctx context.Context, run string) (driven tipstaff.Driven, err error) {
 	defer func() { err = explain(err, idOf(run)) }()
 	row, err := r.Store.Run(ctx, run)
@@ -145,7 +146,17 @@ func (r *Runner) Drive(ctx context.Context, run string) (driven tipstaff.Driven,
 	if err != nil {
 		return driven, err
 	}
-	a, err := r.beginWith(nil, run, p, who)
+	pending, err := r.pending(ctx, row)
+	if err != nil {
+		return driven, err
+	}
+	if len(pending) > 0 && !who.canAnswer(pending) {
+		return r.rest(ctx, row, driven)
+	}
+	stop, end := context.WithCancelCause(r.Stop)
+	defer end(nil)
+	defer context.AfterFunc(ctx, func() { end(&flow.Stop{Reason: "engine"}) })()
+	a, err := r.beginWith(stop, nil, run, p, who)
 	if err != nil {
 		return driven, err
 	}
@@ -227,7 +238,7 @@ func (r *Runner) driveClaimed(ctx context.Context, run string, own *turn) error 
 		own.leave()
 		return err
 	}
-	_, err = r.beginWith(own, run, p, who)
+	_, err = r.beginWith(r.Stop, own, run, p, who)
 	return err
 }
 
@@ -349,7 +360,7 @@ func (r *Runner) takeIn(ctx context.Context, run string) error {
 
 // goesOn reports whether the run of an owner that died is for the servers to drive on.
 func (r *Runner) goesOn(ctx context.Context, row flow.Row) (bool, error) {
-	if r.Pool == nil || row.Owner == nil || row.Owner.Kind != tipstaff.OriginDaemon {
+	if r.Pool == nil || row.Owner == nil || row.Owner.Kind != tipstaff.OriginDaemon && row.Owner.Kind != tipstaff.OriginEngine {
 		return false, nil
 	}
 	top, err := r.topOf(ctx, row.ID)

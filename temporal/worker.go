@@ -20,8 +20,7 @@ import (
 type Worker struct {
 	// Host names the machine. Runs that must be driven there are given to its workers alone.
 	Host string
-	// Places is how many runs it takes from the queue of all, and again from that of its
-	// host. 0: a thousand.
+	// Places is how many runs it drives at once. 0: a thousand.
 	Places int
 	// Drive drives a run until it rests. When ctx ends it is to return soon, with the run
 	// interrupted. An error is an interruption whose text stays here.
@@ -50,9 +49,11 @@ func (e *Engine) Work(ctx context.Context, w Worker) error {
 	if w.Places == 0 {
 		w.Places = defaultPlaces
 	}
+	d := &driver{Engine: e, work: ctx, places: make(chan struct{}, w.Places), drive: w.Drive}
 	fatal := make(chan error, 2)
 	o := worker.Options{
 		MaxConcurrentActivityExecutionSize: w.Places,
+		MaxConcurrentActivityTaskPollers:   1, // what a worker that was paused has polled for is missed only by its heartbeat
 		WorkerStopTimeout:                  w.Grace,
 		OnFatalError:                       func(err error) { fatal <- err },
 	}
@@ -69,7 +70,7 @@ func (e *Engine) Work(ctx context.Context, w Worker) error {
 		all.Wait()
 	}()
 	for _, s := range []worker.Worker{own, shared} {
-		s.RegisterActivityWithOptions(e.activity(w.Drive), activity.RegisterOptions{Name: activityType})
+		s.RegisterActivityWithOptions(d.activity, activity.RegisterOptions{Name: activityType})
 		if err := s.Start(); err != nil {
 			return e.explain(err)
 		}
@@ -83,52 +84,78 @@ func (e *Engine) Work(ctx context.Context, w Worker) error {
 	}
 }
 
-// errStopping and errUnwanted are why the context of a drive ends.
-var (
-	errStopping = errors.New("the worker stops")
-	errUnwanted = errors.New("Temporal has given the drive up")
-)
+// driver performs the activity of one worker.
+type driver struct {
+	*Engine
+	work   context.Context // ends when the worker is to stop
+	places chan struct{}   // holds one for each drive
+	drive  func(context.Context, string) (Outcome, error)
+}
 
 // activity drives a run once. How it ended is either the result, by which the workflow
 // goes on, or an error, after which Temporal has it driven again from the same queue. The
 // latter leaves nothing in the workflow's history, however often it happens.
-func (e *Engine) activity(drive func(context.Context, string) (Outcome, error)) func(context.Context, task) (Outcome, error) {
-	return func(ctx context.Context, t task) (Outcome, error) {
-		driving, end := context.WithCancelCause(ctx)
-		beating, over := context.WithCancel(ctx)
-		defer over()
-		defer end(nil)
-		go e.beat(beating, activity.GetInfo(ctx).TaskToken, activity.GetWorkerStopChannel(ctx), end)
-		out, err := drive(driving, t.Run)
-		if err != nil {
+func (d *driver) activity(ctx context.Context, t task) (Outcome, error) {
+	driving, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(d.work, stop)()
+	beating, over := context.WithCancel(ctx)
+	defer over()
+	go d.beat(beating, activity.GetInfo(ctx).TaskToken, stop)
+	again := temporal.ApplicationErrorOptions{Category: temporal.ApplicationErrorCategoryBenign}
+	out := Outcome{Status: Interrupted, Host: t.Host}
+	if d.enter(driving, t) {
+		var err error
+		if out, err = d.drive(driving, t.Run); err != nil {
 			out = Outcome{Status: Interrupted, Host: t.Host, Code: string(tipstaff.CodeOf(err))}
 		}
-		again := temporal.ApplicationErrorOptions{NonRetryable: slices.Contains(hopeless, out.Code), Category: temporal.ApplicationErrorCategoryBenign}
-		switch {
-		case out.Status == Ended, out.Status == Parked, out.Host != t.Host && !again.NonRetryable:
-			return out, nil
-		case out.Status == Busy:
-			out.Code, again.NextRetryDelay = string(tipstaff.Busy), busyRetry
-		case context.Cause(driving) == errStopping:
-			again.NextRetryDelay = atOnce
-		}
-		return Outcome{}, temporal.NewApplicationErrorWithOptions(string(out.Status), out.Code, again)
+		<-d.places
+		again.NonRetryable = slices.Contains(hopeless, out.Code)
+	} else {
+		again.NextRetryDelay = firstRetry
+	}
+	switch {
+	case out.Status == Ended, out.Status == Parked, out.Host != t.Host && !again.NonRetryable:
+		return out, nil
+	case out.Status == Busy:
+		out.Code, again.NextRetryDelay = string(tipstaff.Busy), busyRetry
+	case d.work.Err() != nil:
+		again.NextRetryDelay = atOnce
+	}
+	return Outcome{}, temporal.NewApplicationErrorWithOptions(string(out.Status), out.Code, again)
+}
+
+// enter takes a place. Where all are taken, a run that others may drive is left to them.
+func (d *driver) enter(ctx context.Context, t task) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	select {
+	case d.places <- struct{}{}:
+		return true
+	default:
+	}
+	if t.Host == "" {
+		return false
+	}
+	select {
+	case d.places <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
-// beat tells Temporal that a drive goes on, until ctx ends. It ends the drive when the
-// worker stops or Temporal does not want it any more. That Temporal does not answer is no
-// reason to, as it would be with the heartbeats of the SDK: the lease says whose a run is.
-func (e *Engine) beat(ctx context.Context, token []byte, stopping <-chan struct{}, end context.CancelCauseFunc) {
+// beat tells Temporal that a drive goes on, until ctx ends, and stops the drive when
+// Temporal does not want it any more. That Temporal does not answer is no reason to, as it
+// would be with the heartbeats of the SDK: the lease says whose a run is.
+func (e *Engine) beat(ctx context.Context, token []byte, stop func()) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-stopping:
-			end(errStopping)
-			stopping = nil
 		case <-tick.C:
 		}
 		call, cancel := context.WithTimeout(ctx, beatEvery)
@@ -136,7 +163,7 @@ func (e *Engine) beat(ctx context.Context, token []byte, stopping <-chan struct{
 		cancel()
 		var gone *serviceerror.NotFound
 		if errors.As(err, &gone) || temporal.IsCanceledError(err) || errors.Is(err, activity.ErrActivityPaused) || errors.Is(err, activity.ErrActivityReset) {
-			end(errUnwanted)
+			stop()
 			return
 		}
 	}

@@ -23,19 +23,20 @@ func driveOnce(t *testing.T, stopped bool, out Outcome, err error) (Outcome, *te
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestActivityEnvironment()
-	stopping := make(chan struct{})
-	env.SetWorkerStopChannel(stopping)
-	e := &Engine{client: silentServer{}}
-	env.RegisterActivityWithOptions(e.activity(func(ctx context.Context, run string) (Outcome, error) {
+	work, stop := context.WithCancel(t.Context())
+	defer stop()
+	d := &driver{Engine: &Engine{client: silentServer{}}, work: work, places: make(chan struct{}, 1)}
+	d.drive = func(ctx context.Context, run string) (Outcome, error) {
 		if run != testRun {
 			t.Errorf("drive of run %q", run)
 		}
 		if stopped {
-			close(stopping)
+			stop()
 			<-ctx.Done()
 		}
 		return out, err
-	}), activity.RegisterOptions{Name: activityType})
+	}
+	env.RegisterActivityWithOptions(d.activity, activity.RegisterOptions{Name: activityType})
 	value, failed := env.ExecuteActivity(activityType, task{Run: testRun, Host: "ada"})
 	if failed != nil {
 		var again *temporal.ApplicationError
@@ -90,6 +91,28 @@ func TestWhatIsDrivenAgain(t *testing.T) {
 		case again.Type() != c.code || again.NextRetryDelay() != c.after || again.NonRetryable() != c.hopeless || strings.Contains(again.Error(), "secret"):
 			t.Errorf("%s: %v, after %s", name, again, again.NextRetryDelay())
 		}
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	d := &driver{places: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancel(t.Context())
+	if !d.enter(ctx, task{Run: testRun}) {
+		t.Error("the first found no place")
+	}
+	if d.enter(ctx, task{Run: testRun}) {
+		t.Error("the second, which others may drive, has a place too")
+	}
+	entered := make(chan bool)
+	go func() { entered <- d.enter(ctx, task{Run: testRun, Host: "ada"}) }()
+	<-d.places
+	if !<-entered {
+		t.Error("the third, which is for this host, did not wait for a place")
+	}
+	go func() { entered <- d.enter(ctx, task{Run: testRun, Host: "ada"}) }()
+	cancel()
+	if <-entered {
+		t.Error("the fourth has entered although the worker stops")
 	}
 }
 
