@@ -144,6 +144,10 @@ func (e *endings) add(run string, d tipstaff.Driven) {
 	}
 }
 
+// takenUpWithin is how long a run that servers share may rest interrupted until another
+// server takes it up, or says that it will.
+const takenUpWithin = 30 * time.Second
+
 // Wait returns when nobody drives a run, and tells how its last drive ended: as this
 // process has seen it, unless something was recorded since.
 func (r *Runner) Wait(ctx context.Context, id tipstaff.ID) (tipstaff.Driven, error) {
@@ -153,6 +157,7 @@ func (r *Runner) Wait(ctx context.Context, id tipstaff.ID) (tipstaff.Driven, err
 	run := id.String()
 	changed, stop := r.Store.Follow(run)
 	defer stop()
+	var left time.Time // by a server, perhaps for another
 	for {
 		r.mu.Lock()
 		a, last := r.drives[run], r.ended.of[run]
@@ -173,6 +178,14 @@ func (r *Runner) Wait(ctx context.Context, id tipstaff.ID) (tipstaff.Driven, err
 			return tipstaff.Driven{}, explain(err, id)
 		}
 		waits := r.held(row) || row.Queued && r.Pool != nil
+		if waits {
+			left = time.Time{}
+		} else if r.serversGoOn(row) && last.Outcome == "" {
+			if left.IsZero() {
+				left = time.Now()
+			}
+			waits = time.Since(left) < takenUpWithin
+		}
 		if !waits || tipstaff.State(row.State).Terminal() {
 			return r.rest(ctx, row, last)
 		}
@@ -183,6 +196,12 @@ func (r *Runner) Wait(ctx context.Context, id tipstaff.ID) (tipstaff.Driven, err
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// serversGoOn reports whether a server has left a run that others can go on with.
+func (r *Runner) serversGoOn(row flow.Row) bool {
+	shared := r.Pool != nil && (row.Driver == tipstaff.OriginDaemon || row.Driver == tipstaff.OriginEngine)
+	return shared && row.Owned != "" && row.Owned != string(tipstaff.KindRunParked)
 }
 
 // rest is how the last drive of a run that rests has ended, by its records; last is

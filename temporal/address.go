@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -14,6 +13,8 @@ import (
 	"strings"
 
 	"go.temporal.io/sdk/client"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 const (
@@ -29,7 +30,7 @@ type target struct {
 }
 
 // errAddress repeats nothing of the address, which may hold a password.
-var errAddress = errors.New("the address of an engine is like temporal://host:7233/namespace")
+var errAddress = tipstaff.Errorf(tipstaff.InvalidArgument, "the address of an engine is like temporal://host:7233/namespace")
 
 // parse reads temporal://host[:port][/namespace][?tls=1&queue=name].
 func parse(address string, getenv func(string) string) (target, error) {
@@ -38,7 +39,7 @@ func parse(address string, getenv func(string) string) (target, error) {
 		return target{}, errAddress
 	}
 	if u.User != nil {
-		return target{}, errors.New("the address of an engine holds no user or password: TEMPORAL_API_KEY in the environment is the place for a key")
+		return target{}, tipstaff.Errorf(tipstaff.InvalidArgument, "the address of an engine holds no user or password: TEMPORAL_API_KEY in the environment is the place for a key")
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -46,7 +47,7 @@ func parse(address string, getenv func(string) string) (target, error) {
 	}
 	for name, values := range query {
 		if !slices.Contains([]string{"tls", "queue"}, name) || len(values) != 1 || values[0] == "" {
-			return target{}, fmt.Errorf("the address of an engine has tls=1 and queue=NAME behind its ?, each once, and no %s", strconv.Quote(name))
+			return target{}, tipstaff.Errorf(tipstaff.InvalidArgument, "the address of an engine has tls=1 and queue=NAME behind its ?, each once, and no %s", strconv.Quote(name))
 		}
 	}
 	t := target{queue: cmp.Or(query.Get("queue"), defaultQueue)}
@@ -58,7 +59,7 @@ func parse(address string, getenv func(string) string) (target, error) {
 	}
 	encrypt, err := strconv.ParseBool(cmp.Or(query.Get("tls"), getenv("TEMPORAL_TLS"), "false"))
 	if err != nil {
-		return target{}, errors.New("whether to use TLS, tls of an engine's address or TEMPORAL_TLS, is 1 or 0")
+		return target{}, tipstaff.Errorf(tipstaff.InvalidArgument, "whether to use TLS, tls of an engine's address or TEMPORAL_TLS, is 1 or 0")
 	}
 	t.ConnectionOptions.TLS, err = encryption(encrypt || key != "", getenv)
 	return t, err
