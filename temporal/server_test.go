@@ -3,7 +3,6 @@ package temporal
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -19,9 +18,6 @@ import (
 
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/worker"
-	"go.temporal.io/sdk/workflow"
 )
 
 // TestMain is a worker too, in processes that tests start to kill them.
@@ -108,7 +104,7 @@ func address(t *testing.T) string {
 	t.Helper()
 	server := os.Getenv("TIPSTAFF_TEMPORAL")
 	if server == "" {
-		t.Skip("TIPSTAFF_TEMPORAL names no server: make test-scale starts one")
+		t.Skip("TIPSTAFF_TEMPORAL names no server: make test-engine starts one")
 	}
 	return server + "?queue=" + t.Name()
 }
@@ -448,21 +444,5 @@ func TestUnscheduledRuns(t *testing.T) {
 	schedule(t, e, open, "")
 	if got, err := e.Unscheduled(t.Context(), []string{open, none}); err != nil || !slices.Equal(got, []string{none}) {
 		t.Errorf("%q, %v", got, err)
-	}
-}
-
-// Histories that this workflow has written must be understood for as long as such
-// workflows may be open.
-func TestRecordedHistoriesReplay(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.json")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no histories: %v", err)
-	}
-	for _, file := range files {
-		r := worker.NewWorkflowReplayer()
-		r.RegisterWorkflowWithOptions(drives, workflow.RegisterOptions{Name: workflowType})
-		if err := r.ReplayWorkflowHistoryFromJSONFile(log.NewStructuredLogger(slog.New(slog.DiscardHandler)), file); err != nil {
-			t.Errorf("%s: %v", file, err)
-		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 )
 
@@ -181,5 +183,21 @@ func TestACancelledWorkflowEnds(t *testing.T) {
 	b.ExecuteWorkflow(workflowType, "")
 	if err := b.GetWorkflowError(); !temporal.IsCanceledError(err) {
 		t.Errorf("the workflow ended with %v", err)
+	}
+}
+
+// Histories that this workflow has written must be understood for as long as such
+// workflows may be open.
+func TestRecordedHistoriesReplay(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no histories: %v", err)
+	}
+	for _, file := range files {
+		r := worker.NewWorkflowReplayer()
+		r.RegisterWorkflowWithOptions(drives, workflow.RegisterOptions{Name: workflowType})
+		if err := r.ReplayWorkflowHistoryFromJSONFile(log.NewStructuredLogger(slog.New(slog.DiscardHandler)), file); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 }

@@ -29,7 +29,7 @@ func engineWorkspace(t *testing.T) *workspace {
 	t.Helper()
 	store, engine := os.Getenv("TIPSTAFF_POSTGRES"), os.Getenv("TIPSTAFF_TEMPORAL")
 	if store == "" || engine == "" {
-		t.Skip("TIPSTAFF_POSTGRES and TIPSTAFF_TEMPORAL name no servers: make test-scale starts them")
+		t.Skip("TIPSTAFF_POSTGRES and TIPSTAFF_TEMPORAL name no servers: make test-engine starts them")
 	}
 	w := newWorkspace(t, manifest, engineWork)
 	own := fmt.Sprintf("engine%x", rand.Uint64())
