@@ -41,13 +41,13 @@ func (s *session) work(ctx context.Context, places int, grace time.Duration, fai
 		tick := time.NewTicker(rescheduleEvery)
 		defer tick.Stop()
 		for {
+			if err := s.reschedule(ctx); err != nil && ctx.Err() == nil {
+				failed(err)
+			}
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-			}
-			if err := s.reschedule(ctx); err != nil && ctx.Err() == nil {
-				failed(err)
 			}
 		}
 	}()

@@ -59,6 +59,33 @@ func (w *workspace) driven(run string) (kinds []string) {
 	return kinds
 }
 
+// onlyRun is the run that was started, when it is there.
+func (w *workspace) onlyRun() (run string) {
+	w.Helper()
+	w.Until("there is a run", func() bool {
+		runs := w.runs()
+		if len(runs) == 1 {
+			run = runs[0]
+		}
+		return run != ""
+	})
+	return run
+}
+
+// temporal does something with the workflow of a run, with Temporal's own command.
+func (w *workspace) temporal(does string, run ...string) string {
+	w.Helper()
+	args := []string{"workflow", does, "--address", strings.TrimPrefix(os.Getenv("TIPSTAFF_TEMPORAL"), "temporal://")}
+	if len(run) > 0 {
+		args = append(args, "--workflow-id", run[0])
+	}
+	out, err := exec.Command(os.Getenv("TIPSTAFF_TEMPORAL_CLI"), args...).CombinedOutput()
+	if err != nil {
+		w.Fatalf("temporal %v: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
 // starting starts runs of steps.yaml and follows them, until all sleep.
 func (w *workspace) starting(n int) (followers []*cmdtest.Process) {
 	w.Helper()
@@ -131,17 +158,9 @@ func TestAnEnginesWorkflowIsTerminated(t *testing.T) {
 	w := engineWorkspace(t)
 	w.server()
 	follower := w.Start("run", "long.yaml", "--unattended", "--json")
-	run := ""
-	w.Until("the run is driven", func() bool {
-		if runs := w.runs(); len(runs) == 1 {
-			run = runs[0]
-		}
-		return run != "" && len(w.driven(run)) == 1
-	})
-	out, err := exec.Command(os.Getenv("TIPSTAFF_TEMPORAL_CLI"), "workflow", "terminate", "--workflow-id", run, "--address", strings.TrimPrefix(os.Getenv("TIPSTAFF_TEMPORAL"), "temporal://")).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	run := w.onlyRun()
+	w.Until("the run is driven", func() bool { return len(w.driven(run)) == 1 })
+	w.temporal("terminate", run)
 	if r := follower.Wait(); !strings.Contains(r.Out, `"outcome":"interrupted"`) {
 		t.Errorf("the follower says %v", r)
 	}
@@ -149,6 +168,28 @@ func TestAnEnginesWorkflowIsTerminated(t *testing.T) {
 	w.Until("it is driven again", func() bool { return len(w.driven(run)) == 2 })
 	w.Must(0, "cancel", run)
 	again.Must(8)
+}
+
+// A run that waits for the engine, and that the engine has lost, is found by a server.
+func TestAnEngineIsToldOfRunsThatItHasLost(t *testing.T) {
+	t.Parallel()
+	w := engineWorkspace(t)
+	follower := w.Start("run", "steps.yaml", "--unattended")
+	run := w.onlyRun()
+	w.Until("the run is scheduled", func() bool { return strings.Contains(w.temporal("list"), run) })
+	w.temporal("terminate", run)
+	w.server()
+	follower.Must(0)
+}
+
+func TestAnEngineForgetsACancelledRun(t *testing.T) {
+	t.Parallel()
+	w := engineWorkspace(t)
+	w.server()
+	run := runID(t, w.Must(4, "run", "plan.yaml", "--unattended", "--json"))
+	w.Until("its workflow waits", func() bool { return strings.Contains(w.temporal("describe", run), "RUNNING") })
+	w.Must(0, "cancel", run)
+	w.Until("its workflow has ended", func() bool { return strings.Contains(w.temporal("describe", run), "COMPLETED") })
 }
 
 func TestAnEngineThatCannotBeUsed(t *testing.T) {
