@@ -24,7 +24,7 @@ REPORT     = $(GO) run $(RACE) ./test/report
 SEQUENTIAL = ./document ./journal ./provider/file ./skill ./workspace
 STARTING   = ./cmd/tipstaff ./docs
 
-.PHONY: build demo generate test test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale deploy-lint shots test-python test-vendor test-schema check bench fuzz soak mutate clean
+.PHONY: build demo generate test test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale test-engine deploy-lint shots test-python test-vendor test-schema check bench fuzz soak mutate clean
 
 build: ## a static bin/tipstaff
 	@echo 'building bin/tipstaff; the first time, modules are downloaded and all of them compiled, which takes minutes'
@@ -90,6 +90,10 @@ test-scale: build ## the store over Postgres, with payloads in an S3 bucket, wit
 
 deploy-lint: ## the files in deploy, by linters of others
 	@scripts/deploy.sh
+
+test-engine: build ## runs that Temporal schedules, with a server of its own; it takes minutes to compile
+	scripts/temporal.sh $(GO) test $(RACE) -count=1 -shuffle=on -timeout 15m ./temporal
+	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh scripts/temporal.sh $(PLAIN) -count=1 -timeout 15m -run Engine ./cmd/tipstaff
 
 shots: build ## every page in both themes and two widths, as .cache/shots/*.png
 	@scripts/web.sh

@@ -66,10 +66,10 @@ var reserved = map[string][]string{
 	"modernc.org/sqlite":                     {"sqlite", "cmd/bench"},
 	"github.com/jackc/pgx":                   {"postgres"},
 	"github.com/minio":                       {"store/bucket"},
-	"go.temporal.io/sdk":                     {"temporal"},
+	"go.temporal.io":                         {"temporal"},
 	"os/exec":                                {"supervisor", "cmd/tipstaff", "tool/builtin", "tool/tooltest", "cmd/bench", "test/cmdtest", "test/clis/cursor", "test/mutate"},                                        // the built-in tools and the command look programs up, and start none (see below)
 	"net/http":                               {"tool/builtin", "tool", "provider", "telemetry", "store/bucket", "web", "web/page", "mcpserver", "e2e", "cmd/tipstaff", "cmd/bench", "test/clis/api", "test/webtest"}, // the bench also plays the vendor of a model
-	"google.golang.org/grpc":                 {"rpc", "pb", "cmd/bench"},
+	"google.golang.org/grpc":                 {"rpc", "pb", "temporal", "cmd/bench"},                                                                                                                                 // whose SDK is configured with it
 	"go.opentelemetry.io/otel":               {"telemetry", "tool", "cmd/tipstaff"},
 	"go.opentelemetry.io/otel/sdk":           {"telemetry"},
 	"go.opentelemetry.io/otel/exporters":     {"telemetry"},
@@ -83,7 +83,7 @@ var reserved = map[string][]string{
 	"github.com/openai":                      {},           // they take minutes to compile
 	"google.golang.org/genai":                {},
 	"math/rand":                              {"flow", "store/storetest"}, // the jitter of retries; histories at random
-	"unsafe":                                 {"pb"},   // what is generated reads its descriptor from a text
+	"unsafe":                                 {"pb"},                      // what is generated reads its descriptor from a text
 	"C":                                      {},
 }
 

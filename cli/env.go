@@ -94,6 +94,7 @@ type OpenOptions struct {
 	Workspace string // a folder
 	Store     string // the address of a database with its runs; "": they are in the folder
 	Blobs     string // the address of a bucket for large payloads of that database; "": it has them
+	Engine    string // the address of what schedules the drives of those; "": servers do
 	ReadOnly  bool   // the command only looks: nothing must be created
 	Starts    bool   // it starts a run: nothing must be created before its program has passed
 	Skills    string // the folder of skills; "": the workspace's own

@@ -56,6 +56,7 @@ type app struct {
 	serverFlag string   // as the command line names it
 	store      string   // likewise: where the runs are kept, if not in the workspace
 	blobs      string   // and where their large payloads are, if not in that store
+	engine     string   // likewise: what schedules their drives, if not servers themselves
 	skills     string   // of those that have to do with skills
 	hosts      []string // of those that drive pipelines: commands that serve remote stages
 }
@@ -119,7 +120,7 @@ var (
 
 // open opens the workspace, or turns to the server whose runs are meant.
 func (a *app) open(ctx context.Context, o OpenOptions) (svc tipstaff.Service, err error) {
-	o.Workspace, o.Store, o.Blobs, o.Skills = a.workspaceDir(), a.storeAddress(), a.blobsAddress(), a.skills
+	o.Workspace, o.Store, o.Blobs, o.Engine, o.Skills = a.workspaceDir(), a.storeAddress(), a.blobsAddress(), a.engineAddress(), a.skills
 	switch {
 	case a.session != nil:
 	case a.server == "":
@@ -164,6 +165,9 @@ func (a *app) storeAddress() string { return cmp.Or(a.store, a.env.getenv("TIPST
 // blobsAddress is where large payloads are kept, if not in the store.
 func (a *app) blobsAddress() string { return cmp.Or(a.blobs, a.env.getenv("TIPSTAFF_BLOBS")) }
 
+// engineAddress is what schedules drives, if not servers themselves.
+func (a *app) engineAddress() string { return cmp.Or(a.engine, a.env.getenv("TIPSTAFF_ENGINE")) }
+
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tipstaff",
@@ -196,6 +200,7 @@ Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
 	root.PersistentFlags().StringVar(&a.serverFlag, "server", "", "the runs of a tipstaff serve at this `address`, like 127.0.0.1:50051 (default $TIPSTAFF_SERVER, else those of the workspace)")
 	root.PersistentFlags().StringVar(&a.store, "store", "", "the `address` of a Postgres database with the runs, like postgres://user@host/name (default $TIPSTAFF_STORE, else the workspace has them)")
 	root.PersistentFlags().StringVar(&a.blobs, "blobs", "", "the `address` of a bucket or shared folder for the large payloads of such a store, like s3://bucket/prefix?endpoint=https://host or file:///shared/folder (default $TIPSTAFF_BLOBS, else the database has them)")
+	root.PersistentFlags().StringVar(&a.engine, "engine", "", "the `address` of a Temporal server that schedules the runs of that database, like temporal://host:7233/namespace (default $TIPSTAFF_ENGINE, else servers do)")
 	_ = root.MarkPersistentFlagDirname("workspace") // fails only for a flag that is not there
 	root.AddCommand(
 		newRun(a), newDo(a), newChat(a), newLs(a), newShow(a), newEvents(a), newWatch(a), newDecide(a), newResume(a), newTask(a),

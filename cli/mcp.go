@@ -19,6 +19,7 @@ type MCPOptions struct {
 	Workspace string // as the command line names it; "": TIPSTAFF_WORKSPACE, else this folder if it is one
 	Store     string // the address of a database with its runs; "": they are in the folder
 	Blobs     string // the address of a bucket for large payloads of that database; "": it has them
+	Engine    string // as in OpenOptions
 	HTTP      string // address; "": standard input and output
 	ReadOnly  bool
 	AllowDirs []string // folders beside the workspace that requests may name
@@ -90,7 +91,7 @@ func (o *mcpOptions) run(ctx context.Context) (err error) {
 	}
 	if o.config == "" {
 		o.Workspace, o.JSON = o.workspace, o.json
-		o.Store, o.Blobs = o.storeAddress(), o.blobsAddress()
+		o.Store, o.Blobs, o.Engine = o.storeAddress(), o.blobsAddress(), o.engineAddress()
 		return o.env.MCP(ctx, o.MCPOptions, o.announceMCP)
 	}
 	dir, err := filepath.Abs(o.workspaceDir())

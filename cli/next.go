@@ -18,6 +18,9 @@ func (a *app) invocation(words ...string) string {
 	if a.store != "" {
 		line += " --store " + tipstaff.ShellWord(a.store)
 	}
+	if a.engine != "" {
+		line += " --engine " + tipstaff.ShellWord(a.engine)
+	}
 	if a.serverFlag != "" {
 		line += " --server " + tipstaff.ShellWord(a.serverFlag)
 	}

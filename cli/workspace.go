@@ -71,7 +71,7 @@ next daemon of this workspace takes them up again. A second signal stops at once
 			if err := o.check(plaintext); err != nil {
 				return err
 			}
-			o.Open, o.JSON = OpenOptions{Workspace: a.workspaceDir(), Store: a.storeAddress(), Blobs: a.blobsAddress(), Skills: a.skills}, a.json
+			o.Open, o.JSON = OpenOptions{Workspace: a.workspaceDir(), Store: a.storeAddress(), Blobs: a.blobsAddress(), Engine: a.engineAddress(), Skills: a.skills}, a.json
 			if link {
 				return a.signinLink(cmd.Context(), o)
 			}

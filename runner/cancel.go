@@ -41,6 +41,9 @@ func (r *Runner) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipsta
 		if err == nil {
 			c.Swept, err = r.endLeft(ctx, row, body)
 		}
+		if err == nil && r.Scheduler != nil && row.Driver == tipstaff.OriginEngine {
+			_ = r.Scheduler.Schedule(ctx, row.ID, row.Host) // so that it need not wait for the run any more
+		}
 	}
 	if errors.Is(err, flow.ErrEnded) { // meanwhile
 		c.How, err = tipstaff.CancelDone, nil

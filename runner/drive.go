@@ -20,10 +20,10 @@ import (
 // active is a run that this process drives.
 type active struct {
 	launch string
-	shared bool // any server may drive it on, when it is time to
-	leased bool // it was seen to be this process's, by the runner's lock
+	shared bool            // any server may drive it on, when it is time to
+	leased bool            // it was seen to be this process's, by the runner's lock
+	ctx    context.Context // of the drive; stop ends it
 	stop   context.CancelCauseFunc
-	ctx    context.Context // of the drive
 	done   chan struct{}   // closed when it is over
 	driven tipstaff.Driven // how it ended, from then on
 
@@ -36,19 +36,24 @@ const linger = 10 * time.Minute
 
 // begin drives a run in this process until it ends, parks or is stopped.
 func (r *Runner) begin(run string, p program, who person) (*active, error) {
-	a, err := r.enter(run, who)
+	stop, parent := r.Stop, p.shared().draft.Parent
+	child := parent != nil && parent.Relation == relationDispatch
+	if child { // it is broken off with its parent
+		stop = r.stopOf(parent.Run)
+	}
+	a, err := r.enter(stop, run, who)
 	if err != nil {
 		return nil, err
 	}
 	var own *turn
 	// A child has the turn of its parent, which waits for it: two places for one could
 	// leave none for anybody. What only comes to its end needs none.
-	if parent := p.shared().draft.Parent; !who.ending && (parent == nil || parent.Relation != relationDispatch) {
+	if !who.ending && !child {
 		own = r.queue.enter(run, p.shared().draft.User)
 	}
 	go func() {
 		r.noteQueued(run, own)
-		if own.await(r.Stop) {
+		if own.await(a.ctx) {
 			a.driven = r.drive(run, p, a, who)
 			own.leave()
 		} else {
@@ -62,7 +67,7 @@ func (r *Runner) begin(run string, p program, who person) (*active, error) {
 // beginWith drives a run that servers share, in the place that it has here; nil: it needs
 // none. One that is broken off because this process ends is for the others to drive on.
 func (r *Runner) beginWith(own *turn, run string, p program, who person) (*active, error) {
-	a, err := r.enter(run, who)
+	a, err := r.enter(r.Stop, run, who)
 	if err != nil {
 		own.leave()
 		return nil, err
@@ -70,8 +75,8 @@ func (r *Runner) beginWith(own *turn, run string, p program, who person) (*activ
 	a.shared = true
 	go func() {
 		a.driven = r.drive(run, p, a, who)
-		if own != nil && a.driven.Outcome == string(flow.Interrupted) && (r.Stop.Err() != nil || storeFailed(a.driven.Err)) {
-			r.handOver(run)
+		if a.driven.Outcome == string(flow.Interrupted) && (r.Stop.Err() != nil || own != nil && storeFailed(a.driven.Err)) {
+			r.handOver(abandoned{run, who})
 		}
 		own.leave()
 		r.left(run, a)
@@ -80,9 +85,9 @@ func (r *Runner) beginWith(own *turn, run string, p program, who person) (*activ
 }
 
 // enter is the drive of a run, unless this process drives it already.
-func (r *Runner) enter(run string, who person) (*active, error) {
+func (r *Runner) enter(stop context.Context, run string, who person) (*active, error) {
 	a := &active{launch: cmp.Or(who.launch, tipstaff.NewID(r.Now()).String()), done: make(chan struct{}), deferred: map[string]bool{}}
-	a.ctx, a.stop = context.WithCancelCause(r.Stop)
+	a.ctx, a.stop = context.WithCancelCause(stop)
 	r.mu.Lock()
 	_, twice := r.drives[run]
 	if !twice {
@@ -94,6 +99,16 @@ func (r *Runner) enter(run string, who person) (*active, error) {
 	}
 	r.counted.begun.Add(1)
 	return a, nil
+}
+
+// stopOf is what breaks off the drive of a run here.
+func (r *Runner) stopOf(run string) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.drives[run]; a != nil {
+		return a.ctx
+	}
+	return r.Stop
 }
 
 // left tells everybody that a drive is over.
@@ -135,6 +150,10 @@ func (e *endings) add(run string, d tipstaff.Driven) {
 	}
 }
 
+// takenUpWithin is how long a run that servers share may rest interrupted until another
+// server takes it up, or says that it will.
+const takenUpWithin = 30 * time.Second
+
 // Wait returns when nobody drives a run, and tells how its last drive ended: as this
 // process has seen it, unless something was recorded since.
 func (r *Runner) Wait(ctx context.Context, id tipstaff.ID) (tipstaff.Driven, error) {
@@ -144,6 +163,7 @@ func (r *Runner) Wait(ctx context.Context, id tipstaff.ID) (tipstaff.Driven, err
 	run := id.String()
 	changed, stop := r.Store.Follow(run)
 	defer stop()
+	var left time.Time // by a server, perhaps for another
 	for {
 		r.mu.Lock()
 		a, last := r.drives[run], r.ended.of[run]
@@ -164,6 +184,14 @@ func (r *Runner) Wait(ctx context.Context, id tipstaff.ID) (tipstaff.Driven, err
 			return tipstaff.Driven{}, explain(err, id)
 		}
 		waits := r.held(row) || row.Queued && r.Pool != nil
+		if waits {
+			left = time.Time{}
+		} else if r.serversGoOn(row) && last.Outcome == "" {
+			if left.IsZero() {
+				left = time.Now()
+			}
+			waits = time.Since(left) < takenUpWithin
+		}
 		if !waits || tipstaff.State(row.State).Terminal() {
 			return r.rest(ctx, row, last)
 		}
@@ -174,6 +202,12 @@ func (r *Runner) Wait(ctx context.Context, id tipstaff.ID) (tipstaff.Driven, err
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// serversGoOn reports whether a server has left a run that others can go on with.
+func (r *Runner) serversGoOn(row flow.Row) bool {
+	shared := r.Pool != nil && (row.Driver == tipstaff.OriginDaemon || row.Driver == tipstaff.OriginEngine)
+	return shared && row.Owned != "" && row.Owned != string(tipstaff.KindRunParked)
 }
 
 // rest is how the last drive of a run that rests has ended, by its records; last is
@@ -266,7 +300,7 @@ func (r *Runner) drive(run string, p program, a *active, who person) tipstaff.Dr
 			return p.shared().describe(out)
 		}
 		select {
-		case <-r.Stop.Done():
+		case <-a.ctx.Done():
 			return p.shared().describe(out)
 		case <-time.After(time.Until(out.WakeAt)):
 		}

@@ -131,8 +131,9 @@ func (p person) advance() *tipstaff.AdvanceAnswers {
 	return &tipstaff.AdvanceAnswers{Yes: p.Yes, Accept: p.Accept, DraftOnly: p.draftOnly, By: p.by}
 }
 
-// Drive drives a run in this process until it rests, whoever else waits for a turn: it was
-// this process that was chosen for it.
+// Drive drives a run in this process until it rests or ctx ends, whoever else waits for a
+// turn: it was this process that was chosen for it. One that waits for decisions which
+// nobody has made is left as it is.
 func (r *Runner) Drive(ctx context.Context, run string) (driven tipstaff.Driven, err error) {
 	defer func() { err = explain(err, idOf(run)) }()
 	row, err := r.Store.Run(ctx, run)
@@ -152,10 +153,18 @@ func (r *Runner) Drive(ctx context.Context, run string) (driven tipstaff.Driven,
 	if err != nil {
 		return driven, err
 	}
+	pending, err := r.pending(ctx, row)
+	if err != nil {
+		return driven, err
+	}
+	if len(pending) > 0 && !who.canAnswer(pending) {
+		return r.rest(ctx, row, driven)
+	}
 	a, err := r.beginWith(nil, run, p, who)
 	if err != nil {
 		return driven, err
 	}
+	defer context.AfterFunc(ctx, func() { a.stop(&flow.Stop{Reason: "engine"}) })()
 	<-a.done
 	return a.driven, nil
 }
@@ -300,13 +309,13 @@ func (r *Runner) lookAfter(ctx context.Context, w *watch) error {
 	broken := r.broken
 	r.broken = nil
 	r.mu.Unlock()
-	for _, run := range broken {
-		r.handOver(run)
+	for _, b := range broken {
+		r.handOver(b)
 	}
 	strays, serr := r.Pool.Strays(ctx, r.Origin)
 	err = errors.Join(err, explain(serr, tipstaff.ID{}))
 	for _, run := range strays {
-		err = errors.Join(err, explain(r.takeIn(ctx, run), idOf(run)))
+		err = errors.Join(err, explain(r.takeIn(ctx, abandoned{run: run}), idOf(run)))
 	}
 	return err
 }
@@ -372,11 +381,18 @@ func (r *Runner) isSilent(holder string) bool {
 	return r.silent[holder]
 }
 
-// takeIn puts a run that strayed into the queue. A child goes on with its parent.
-func (r *Runner) takeIn(ctx context.Context, run string) error {
-	top, err := r.topOf(ctx, run)
-	if err == nil && top.ID == run {
-		err = r.enqueue(ctx, top, person{})
+// abandoned is a run that was left by who drove it, with the answers given for it in advance.
+type abandoned struct {
+	run string
+	who person
+}
+
+// takeIn puts a run that was left, or strayed, into the queue. A child goes on with its
+// parent.
+func (r *Runner) takeIn(ctx context.Context, l abandoned) error {
+	top, err := r.topOf(ctx, l.run)
+	if err == nil && top.ID == l.run {
+		err = r.enqueue(ctx, top, l.who)
 	}
 	if errors.Is(err, flow.ErrBusy) || errors.Is(err, flow.ErrEnded) {
 		return nil // somebody else was faster
@@ -386,13 +402,13 @@ func (r *Runner) takeIn(ctx context.Context, run string) error {
 
 // handOver puts a run that this process has broken off into the queue, now or when the store
 // takes it.
-func (r *Runner) handOver(run string) {
-	if r.takeIn(context.WithoutCancel(r.Stop), run) == nil {
+func (r *Runner) handOver(l abandoned) {
+	if r.takeIn(context.WithoutCancel(r.Stop), l) == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.broken = append(r.broken, run)
+	r.broken = append(r.broken, l)
 }
 
 // storeFailed reports whether a drive was broken off because the store did not answer, or had
@@ -403,7 +419,7 @@ func storeFailed(err *tipstaff.Error) bool {
 
 // goesOn reports whether the run of an owner that died is for the servers to drive on.
 func (r *Runner) goesOn(ctx context.Context, row flow.Row) (bool, error) {
-	if r.Pool == nil || row.Owner == nil || row.Owner.Kind != tipstaff.OriginDaemon {
+	if r.Pool == nil || row.Owner == nil || row.Owner.Kind != tipstaff.OriginDaemon && row.Owner.Kind != tipstaff.OriginEngine {
 		return false, nil
 	}
 	top, err := r.topOf(ctx, row.ID)

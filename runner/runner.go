@@ -109,7 +109,7 @@ type Runner struct {
 	queues    queueView
 	projector projector
 
-	broken  []string // runs to hand over when the store answers
+	broken  []abandoned // runs to hand over when the store answers
 	counted drives
 	seen    atomic.Pointer[Standing]
 

@@ -53,6 +53,11 @@ fi
 if concerned 'payloads in an S3 bucket' '^store/bucket/|^postgres/(blob|bucket)[a-z_]*\.go$|^scripts/s3\.sh$'; then
 	scripts/postgres.sh --or-skip scripts/s3.sh --or-skip "$GO" test -count=1 -shuffle=on -timeout 10m -short -run 'Blob|Object|Bucket|S3|SetUp|Credentials' ./store/bucket ./postgres
 fi
+if concerned 'runs that Temporal schedules' '^temporal/|^runner/pool\.go$|^cmd/tipstaff/engine[a-z_]*\.go$|^scripts/temporal\.sh$'; then
+	scripts/temporal.sh --or-skip "$GO" test -count=1 -shuffle=on -timeout 15m ./temporal
+	make build
+	TIPSTAFF_BINARY=$PWD/bin/tipstaff scripts/temporal.sh --or-skip scripts/postgres.sh --or-skip "$GO" test -count=1 -timeout 15m -run Engine ./cmd/tipstaff
+fi
 if concerned 'the schema of tasks' '^(go\.mod$|schema/|task.*\.go$|worker/[^/]*\.go$|test/cue/)'; then
 	make test-schema
 fi

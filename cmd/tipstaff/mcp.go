@@ -106,7 +106,7 @@ func (s *stop) openControlled(ctx context.Context, o cli.MCPOptions) (*session, 
 		}
 		allowed = append(allowed, dir)
 	}
-	return s.openAs(ctx, cli.OpenOptions{Workspace: workspace, Store: o.Store, Blobs: o.Blobs, ReadOnly: o.ReadOnly, MaxRuns: o.MaxRuns}, runner.Config{Origin: tipstaff.OriginSupervisor, AllowDirs: allowed})
+	return s.openAs(ctx, cli.OpenOptions{Workspace: workspace, Store: o.Store, Blobs: o.Blobs, Engine: o.Engine, ReadOnly: o.ReadOnly, MaxRuns: o.MaxRuns}, runner.Config{Origin: tipstaff.OriginSupervisor, AllowDirs: allowed})
 }
 
 // isWorkspace reports whether a folder is one in which something was run, or can be.

@@ -46,7 +46,11 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if err != nil {
 		return err
 	}
-	opened, err := s.openAs(ctx, o.Open, runner.Config{Origin: tipstaff.OriginDaemon, Serves: true, Grace: o.ShutdownTimeout, MaxDriving: config.MaxDriving, Users: len(config.Tokens)})
+	origin := tipstaff.OriginDaemon
+	if o.Open.Engine != "" {
+		origin = tipstaff.OriginEngine
+	}
+	opened, err := s.openAs(ctx, o.Open, runner.Config{Origin: origin, Serves: true, Grace: o.ShutdownTimeout, MaxDriving: config.MaxDriving, Users: len(config.Tokens)})
 	if err != nil {
 		return err
 	}
@@ -104,9 +108,20 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if opened.runner.Pool != nil {
 		go opened.runner.Share(ctx, failing("runs that wait for a server cannot be driven"))
 	}
-	served := make(chan error, 2)
+	served := make(chan error, 3)
 	go func() { served <- server.Serve(listener) }()
 	go func() { served <- site.Serve(pages) }()
+	if opened.engine != nil {
+		working, endWork := context.WithCancel(ctx)
+		var worker sync.WaitGroup
+		worker.Go(func() {
+			if err := opened.work(working, config.MaxDriving, o.ShutdownTimeout, failing("the engine cannot be told of runs that wait for it")); err != nil {
+				served <- unusable(err)
+			}
+		})
+		defer worker.Wait()
+		defer endWork()
+	}
 	defer func() {
 		var both sync.WaitGroup
 		both.Go(func() { site.Close(s.patience) })

@@ -33,6 +33,7 @@ import (
 	"github.com/tipstaff/tipstaff/store/bucket"
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/telemetry"
+	"github.com/tipstaff/tipstaff/temporal"
 	"github.com/tipstaff/tipstaff/tool"
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
@@ -143,12 +144,13 @@ type keeper interface {
 // session is an open workspace.
 type session struct {
 	runner   *runner.Runner
-	store    keeper      // nil: the workspace has none yet
-	readOnly bool        // its command changes nothing
-	dir      string      // where that is
-	execute  tipstaff.ID // the run that this process was launched to drive; zero: none
-	first    *firstRun   // of such a workspace, if a run is about to be started in it
-	repaired func()      // waits for the files of runs that are being written again; nil: none are
+	store    keeper           // nil: the workspace has none yet
+	engine   *temporal.Engine // nil: servers schedule drives themselves
+	readOnly bool             // its command changes nothing
+	dir      string           // where that is
+	execute  tipstaff.ID      // the run that this process was launched to drive; zero: none
+	first    *firstRun        // of such a workspace, if a run is about to be started in it
+	repaired func()           // waits for the files of runs that are being written again; nil: none are
 
 	telemetry *telemetry.Telemetry
 }
@@ -178,6 +180,9 @@ func (s *session) Exit(code int, problem error) error {
 // files that follow commits.
 func (s *session) Close() error {
 	s.runner.Drain()
+	if s.engine != nil {
+		s.engine.Close()
+	}
 	err := s.telemetry.Close()
 	if s.store == nil {
 		return err
@@ -260,6 +265,11 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 		config.Git = nil // there is no place for them
 	}
 	config.Stop, config.Abandon = s.drives, s.patience.Done()
+	if o.Engine != "" {
+		if err := opened.schedule(ctx, &config, o); err != nil {
+			return nil, err
+		}
+	}
 	dir := filepath.Join(workspace, storeFolder)
 	if o.Store != "" {
 		// The processes of runs find it there, and those of tools do not.
