@@ -99,17 +99,13 @@ func (d *database) run(name string, args ...string) {
 func (d *database) create() {
 	d.Helper()
 	d.run("initdb", "-D", d.data(), "-A", "trust", "-U", "tipstaff", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
-	conf, err := os.OpenFile(filepath.Join(d.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
-	d.must(err)
-	_, err = conf.WriteString("max_connections = 200\nmin_wal_size = 32MB\nmax_wal_size = 128MB\nwal_keep_size = 64MB\nhot_standby = on\nsynchronous_standby_names = '*'\nunix_socket_directories = ''\nlog_min_messages = fatal\n")
-	d.must(err)
-	d.must(conf.Close())
+	d.configure(d.data(), "max_connections = 200\nmin_wal_size = 32MB\nmax_wal_size = 128MB\nwal_keep_size = 64MB\nhot_standby = on\nsynchronous_standby_names = '*'\nunix_socket_directories = ''\nlog_min_messages = fatal\n")
 }
 
 // follow makes a replica of a server that runs.
 func (d *database) follow(primary *database) {
 	d.Helper()
-	d.run("pg_basebackup", "-D", d.data(), "-R", "-c", "fast", "--no-sync", "-d", "postgres://tipstaff@"+primary.addr+"/postgres")
+	d.run("pg_basebackup", "-D", d.data(), "-R", "-c", "fast", "--no-sync", "-d", primary.store())
 }
 
 // start starts the server and waits until it answers. One that was killed a moment ago may
@@ -170,7 +166,7 @@ func (d *database) kill() {
 func (d *database) query(sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	c, err := pgconn.Connect(ctx, "postgres://tipstaff@"+d.addr+"/postgres")
+	c, err := pgconn.Connect(ctx, d.store())
 	if err != nil {
 		return err
 	}
