@@ -1,7 +1,10 @@
 package postgres
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -53,30 +56,63 @@ func BenchmarkSteps(b *testing.B) {
 		b.Run(fmt.Sprint("steps/", runs), func(b *testing.B) {
 			s := open(b, address(b), &Options{Folder: b.TempDir(), UserKey: true, Options: store.Options{Alive: func(flow.Owner, time.Time) bool { return true }}})
 			b.Cleanup(func() { _ = s.Close() })
-			var leases []flow.Lease
+			var ids []string
 			for range runs {
 				id := tipstaff.NewID(time.Now()).String()
 				if err := s.Create(b.Context(), flow.NewRun{ID: id, User: "local", Kind: "plan"}, storetest.Begun(s.Keys())); err != nil {
 					b.Fatal(err)
 				}
-				l, err := s.Acquire(b.Context(), id, flow.Owner{Kind: "daemon"})
-				if err != nil {
-					b.Fatal(err)
-				}
-				leases = append(leases, l)
+				ids = append(ids, id)
 			}
-			b.ResetTimer()
-			var all sync.WaitGroup
-			for _, l := range leases {
+			engine := flow.New(s, nil)
+			var all, begun, stepped sync.WaitGroup
+			begun.Add(runs)
+			stepped.Add(runs)
+			for _, id := range ids {
 				all.Go(func() {
-					for i := range max(1, b.N/runs) {
-						if err := appendTo(s, l, fmt.Sprint("p", i)); err != nil {
-							b.Error(err)
-						}
+					out, err := engine.Drive(b.Context(), stepping(id, max(1, b.N/runs), &begun, &stepped))
+					if err != nil || out.Status != flow.Completed {
+						b.Errorf("%+v, %v", out, err)
 					}
 				})
 			}
+			begun.Wait() // taking up runs is not measured, nor is ending them
+			b.ResetTimer()
+			stepped.Wait()
+			b.StopTimer()
 			all.Wait()
 		})
 	}
+}
+
+// stepping is a job of so many steps, one after the other, which begin when all have begun.
+// Every thousand it begins its history afresh, as long programs do.
+func stepping(run string, steps int, begun, stepped *sync.WaitGroup) flow.Job {
+	value := flow.JSON(map[string]string{"text": strings.Repeat("word ", 35)})
+	input := json.RawMessage(`{"uri":"mcp://builtin/read_file@1.0.0","args":{"path":"notes/today.txt"}}`)
+	return flow.Job{Run: run, Root: "root", Owner: flow.Owner{Kind: "daemon"},
+		Acts: map[string]flow.Activity{"tool.call": {Run: func(context.Context, flow.Attempt) (flow.Done, error) { return flow.Done{Value: value}, nil }}},
+		Flow: func(fc flow.Context, state json.RawMessage) (json.RawMessage, error) {
+			done := 0
+			if len(state) > 0 {
+				if err := json.Unmarshal(state, &done); err != nil {
+					return nil, err
+				}
+			}
+			if done == 0 {
+				begun.Done()
+				begun.Wait()
+			}
+			for n := range 1000 {
+				if done == steps {
+					stepped.Done()
+					return json.RawMessage(`{}`), nil
+				}
+				if _, err := fc.Do(flow.Call{Key: fmt.Sprint("s", n), Name: "tool.call", Class: flow.Read, Input: input}); err != nil {
+					return nil, err
+				}
+				done++
+			}
+			return nil, flow.Continue(flow.JSON(done))
+		}}
 }
