@@ -11,6 +11,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/store"
 	"github.com/tipstaff/tipstaff/store/storetest"
 )
@@ -18,7 +19,7 @@ import (
 // Steps of one run, and of 200 at once, beside bare inserts of the same bytes over the same
 // kind of connection.
 func BenchmarkSteps(b *testing.B) {
-	record, hash := make([]byte, 400), make([]byte, 32)
+	record, hash := make([]byte, sizeOfStep(b)), make([]byte, 32)
 	bare := func(b *testing.B) *conn {
 		c, err := connect(b.Context(), config(b, address(b)))
 		if err != nil {
@@ -54,35 +55,58 @@ func BenchmarkSteps(b *testing.B) {
 	})
 	for _, runs := range []int{1, 200} {
 		b.Run(fmt.Sprint("steps/", runs), func(b *testing.B) {
-			s := open(b, address(b), &Options{Folder: b.TempDir(), UserKey: true, Options: store.Options{Alive: func(flow.Owner, time.Time) bool { return true }}})
-			b.Cleanup(func() { _ = s.Close() })
-			var ids []string
-			for range runs {
-				id := tipstaff.NewID(time.Now()).String()
-				if err := s.Create(b.Context(), flow.NewRun{ID: id, User: "local", Kind: "plan"}, storetest.Begun(s.Keys())); err != nil {
-					b.Fatal(err)
-				}
-				ids = append(ids, id)
-			}
-			engine := flow.New(s, nil)
-			var all, begun, stepped sync.WaitGroup
-			begun.Add(runs)
-			stepped.Add(runs)
-			for _, id := range ids {
-				all.Go(func() {
-					out, err := engine.Drive(b.Context(), stepping(id, max(1, b.N/runs), &begun, &stepped))
-					if err != nil || out.Status != flow.Completed {
-						b.Errorf("%+v, %v", out, err)
-					}
-				})
-			}
-			begun.Wait() // taking up runs is not measured, nor is ending them
-			b.ResetTimer()
-			stepped.Wait()
-			b.StopTimer()
-			all.Wait()
+			drive(b, runs, max(1, b.N/runs))
 		})
 	}
+}
+
+// drive measures runs that take so many steps each.
+func drive(b *testing.B, runs, steps int) (s *Store, ids []string) {
+	b.Helper()
+	s = open(b, address(b), &Options{Folder: b.TempDir(), UserKey: true, Options: store.Options{Alive: func(flow.Owner, time.Time) bool { return true }}})
+	b.Cleanup(func() { _ = s.Close() })
+	for range runs {
+		id := tipstaff.NewID(time.Now()).String()
+		if err := s.Create(b.Context(), flow.NewRun{ID: id, User: "local", Kind: "plan"}, storetest.Begun(s.Keys())); err != nil {
+			b.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	engine := flow.New(s, nil)
+	var all, begun, stepped sync.WaitGroup
+	begun.Add(runs)
+	stepped.Add(runs)
+	for _, id := range ids {
+		all.Go(func() {
+			out, err := engine.Drive(b.Context(), stepping(id, steps, &begun, &stepped))
+			if err != nil || out.Status != flow.Completed {
+				b.Errorf("%+v, %v", out, err)
+			}
+		})
+	}
+	begun.Wait() // taking up runs is not measured, nor is ending them
+	b.ResetTimer()
+	stepped.Wait()
+	b.StopTimer()
+	all.Wait()
+	return s, ids
+}
+
+// sizeOfStep is how many bytes the record of a step has.
+func sizeOfStep(b *testing.B) int {
+	b.Helper()
+	s, ids := drive(b, 1, 1)
+	records, err := s.Records(b.Context(), ids[0], 0, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, r := range records {
+		if rec, err := journal.Parse(r.Bytes); err == nil && rec.Path == "root/s0" {
+			return len(r.Bytes)
+		}
+	}
+	b.Fatalf("none of %d records is that of a step", len(records))
+	return 0
 }
 
 // stepping is a job of so many steps, one after the other, which begin when all have begun.

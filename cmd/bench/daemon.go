@@ -9,6 +9,7 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -85,7 +86,15 @@ type daemon struct {
 }
 
 func startDaemon(ctx context.Context, binary, dir string) (*daemon, error) {
-	cmd := osexec.CommandContext(ctx, binary, "serve", "--json", "--grpc-addr", "127.0.0.1:0", "--addr", "127.0.0.1:0", "--workspace", dir)
+	return awaitDaemon(osexec.CommandContext(ctx, binary, serveArgs(dir)...))
+}
+
+func serveArgs(dir string) []string {
+	return []string{"serve", "--json", "--grpc-addr", "127.0.0.1:0", "--addr", "127.0.0.1:0", "--workspace", dir}
+}
+
+// awaitDaemon starts a daemon, and returns when it listens.
+func awaitDaemon(cmd *osexec.Cmd) (*daemon, error) {
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -120,4 +129,16 @@ func startDaemon(ctx context.Context, binary, dir string) (*daemon, error) {
 
 func (d *daemon) stop() error {
 	return errors.Join(d.cmd.Process.Signal(syscall.SIGTERM), d.cmd.Wait())
+}
+
+// resident is what the daemon holds, as far as this system tells.
+func (d *daemon) resident() float64 {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	for line := range strings.Lines(string(status)) {
+		if kB, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			n, _ := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(kB), "kB")), 64)
+			return n * 1024
+		}
+	}
+	return 0
 }

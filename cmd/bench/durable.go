@@ -58,11 +58,11 @@ func measureDurableLoop(ctx context.Context, b *bench) (rows []row, err error) {
 // peer is a Python that has LangGraph: that of this module's cache, where it is
 // installed if it is not there and an index answers.
 func (b *bench) peer(ctx context.Context) (python string, err error) {
-	module, err := osexec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", tipstaffModule).Output()
+	module, err := moduleDir(ctx)
 	if err != nil {
 		return "", err
 	}
-	home := filepath.Join(strings.TrimSpace(string(module)), ".cache", "langgraph")
+	home := filepath.Join(module, ".cache", "langgraph")
 	python = filepath.Join(home, "bin", "python")
 	if osexec.CommandContext(ctx, python, "-c", "import langgraph.checkpoint.sqlite").Run() == nil {
 		return python, nil
@@ -79,6 +79,12 @@ func (b *bench) peer(ctx context.Context) (python string, err error) {
 		}
 	}
 	return python, nil
+}
+
+// moduleDir is the folder of this module, whose scripts start what figures need.
+func moduleDir(ctx context.Context) (string, error) {
+	dir, err := osexec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", tipstaffModule).Output()
+	return strings.TrimSpace(string(dir)), err
 }
 
 const tipstaffModule = "github.com/tipstaff/tipstaff"

@@ -67,15 +67,20 @@ type effort struct {
 	crowding int           // who follow it
 	started  int           // runs over HTTP
 	flood    time.Duration // of a page on a run that writes much
+	inserts  int           // steps on Postgres, in each round
+	sitting  int           // runs that wait in a database
+	serving  []int         // servers over one database
 	install  bool          // a peer that is not there
 }
 
 var (
 	full = effort{rounds: 5, round: time.Second, runs: 200, calls: 1000, records: 100_000, kill: 100, parked: 10_000, starts: 20, turn: 100, together: 100,
-		sizes: []int{100, 1000, 10_000, 100_000}, replayed: []int{1000, 10_000}, asks: 10_000, loops: 1000, events: 100_000, crowd: 20, reports: 500, files: 10_000, followed: 200, crowding: 1000, started: 1000, flood: 10 * time.Minute, install: true}
+		sizes: []int{100, 1000, 10_000, 100_000}, replayed: []int{1000, 10_000}, asks: 10_000, loops: 1000, events: 100_000, crowd: 20, reports: 500, files: 10_000, followed: 200, crowding: 1000, started: 1000, flood: 10 * time.Minute,
+		inserts: 4000, sitting: 100_000, serving: []int{1, 2, 4, 10}, install: true}
 	// brief is enough to see that every figure can still be measured.
 	brief = effort{rounds: 1, round: 100 * time.Millisecond, runs: 20, calls: 20, records: 1000, kill: 5, parked: 20, starts: 2, turn: 10, together: 10,
-		sizes: []int{100, 1200}, replayed: []int{100}, asks: 20, loops: 20, events: 300, crowd: 2, reports: 10, files: 100, followed: 5, crowding: 50, started: 10, flood: 5 * time.Second}
+		sizes: []int{100, 1200}, replayed: []int{100}, asks: 20, loops: 20, events: 300, crowd: 2, reports: 10, files: 100, followed: 5, crowding: 50, started: 10, flood: 5 * time.Second,
+		inserts: 200, sitting: 100, serving: []int{1, 2}}
 )
 
 // figures is what is measured, in this order.
@@ -115,6 +120,7 @@ var figures = []struct {
 	{"launch", measureLaunch},
 	{"site", measureSite},
 	{"page", measurePage},
+	{"scale", measureScale},
 }
 
 // measure takes all figures that were asked for.

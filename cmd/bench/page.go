@@ -9,7 +9,6 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptrace"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -363,16 +362,4 @@ func (p *pageReader) look(ctx context.Context, c *http.Client, run string) error
 		_, _ = io.Copy(io.Discard, res.Body)
 	}()
 	return nil
-}
-
-// resident is what the daemon holds, as far as this system tells.
-func (p *pageReader) resident() float64 {
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	for line := range strings.Lines(string(status)) {
-		if kB, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			n, _ := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(kB), "kB")), 64)
-			return n * 1024
-		}
-	}
-	return 0
 }
