@@ -195,7 +195,10 @@ func manyServers(ctx context.Context, b *bench, d *database) (rows []row, err er
 			most, last = n, l
 		}
 	}
-	return append(rows, row{figure: "servers with which throughput stops growing on this machine", value: float64(most), measured: strconv.Itoa(most), beside: last.limit()}), nil
+	bytes, err := number(ctx, c.address, "SELECT pg_database_size(current_database()) / count(*) FROM tipstaff.runs")
+	return append(rows,
+		row{figure: "servers with which throughput stops growing on this machine", value: float64(most), measured: strconv.Itoa(most), beside: last.limit()},
+		row{figure: "what each of these runs takes in the database", value: bytes, measured: fmt.Sprintf("%.1f kB", bytes/1e3), beside: "rows, indexes, and the tables when they are empty"}), err
 }
 
 // load is what servers did and used meanwhile, a second.
