@@ -134,10 +134,10 @@ func (b *bench) measure(ctx context.Context) ([]row, error) {
 		fmt.Fprintf(b.progress, "%s …", f.name)
 		measured, err := f.measure(ctx, b)
 		fmt.Fprintf(b.progress, " %.1f s\n", time.Since(start).Seconds())
+		rows = append(rows, measured...)
 		if err != nil {
 			return rows, fmt.Errorf("%s: %w", f.name, err)
 		}
-		rows = append(rows, measured...)
 	}
 	return rows, nil
 }

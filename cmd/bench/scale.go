@@ -35,7 +35,7 @@ func measureScale(ctx context.Context, b *bench) (rows []row, err error) {
 	for _, measure := range []func(context.Context, *bench, *database) ([]row, error){
 		func(ctx context.Context, b *bench, d *database) ([]row, error) {
 			return postgresSteps(ctx, b, d, module)
-		}, parkedInDatabase, manyServers, deadServer,
+		}, parkedInDatabase, deadServer, manyServers,
 	} {
 		more, err := measure(ctx, b, d)
 		rows = append(rows, more...)
