@@ -28,7 +28,7 @@ type conn struct {
 
 	// What is sent in one statement, however much it is, before anything else is: many runs
 	// take their steps at once.
-	locks   []string
+	locks   locks
 	records [][]any
 }
 
@@ -52,7 +52,9 @@ func connect(ctx context.Context, config *pgconn.Config) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{pg: pg, pipe: pg.StartPipeline(context.Background()), stmts: map[string]*stmt{}}, nil
+	c := &conn{pg: pg, pipe: pg.StartPipeline(context.Background()), stmts: map[string]*stmt{}}
+	c.locks.begin(nil)
+	return c, nil
 }
 
 func (c *conn) close() error {
@@ -115,15 +117,10 @@ func (c *conn) send(query string, args []any) (*stmt, error) {
 
 // gathered queues the locks and the records that are yet to be sent.
 func (c *conn) gathered() error {
-	locks, records := c.locks, c.records
-	c.locks, c.records = nil, nil
-	if len(locks) > 0 {
-		names := make([][]byte, len(locks))
-		for i, name := range locks {
-			names[i] = []byte(store.Storable(name))
-		}
-		// In one order everywhere, so that two that lock the same do not wait for each other.
-		if _, err := c.put(`SELECT pg_advisory_xact_lock(k) FROM (SELECT hashtextextended(name, 0) AS k FROM unnest(CAST(? AS text[])) AS name ORDER BY 1) AS sorted`, []any{array(pgtype.TextOID, names)}); err != nil {
+	records := c.records
+	c.records = nil
+	if query, keys := c.locks.take(); query != "" {
+		if _, err := c.put(query, []any{keys}); err != nil {
 			return err
 		}
 	}
@@ -252,7 +249,7 @@ func (c *conn) now(query string, args ...any) error {
 
 // Lock implements [store.Conn].
 func (c *conn) Lock(name string) (moved bool, err error) {
-	c.locks = append(c.locks, name)
+	c.locks.ask(lockKey(name))
 	return true, nil
 }
 

@@ -20,8 +20,9 @@ type writer struct {
 	db        *database
 	c         *conn
 	holder    string
-	tx        int64 // number of the present transaction of this process
-	conflicts int   // in a row
+	tx        int64   // number of the present transaction of this process
+	conflicts int     // in a row
+	again     []int64 // locks that the last transaction asked for in vain
 }
 
 // Begin implements [store.Driver]. Nothing is sent yet.
@@ -34,7 +35,10 @@ func (w *writer) Begin() (store.Conn, bool, error) {
 		w.c = c
 	}
 	w.tx++
-	return w.c, false, w.c.Exec(`BEGIN`)
+	err := w.c.Exec(`BEGIN`)
+	w.c.locks.begin(w.again)
+	w.again = nil
+	return w.c, false, err
 }
 
 // Commit implements [store.Driver].
@@ -88,7 +92,8 @@ func (w *writer) resolve(lost error) error {
 // Rollback implements [store.Driver].
 func (w *writer) Rollback() {
 	if !w.c.pg.IsClosed() {
-		w.c.locks, w.c.records = nil, nil
+		w.again, w.c.records = w.c.locks.all(), nil
+		w.c.locks.begin(nil)
 		_ = w.c.settle(nil) // what was sent may have failed
 		_ = w.c.now(`ROLLBACK`)
 	}

@@ -53,6 +53,11 @@ func (s *Store) detach(drafts []flow.Draft) (light []flow.Draft, blobs []blob, e
 // in an earlier transaction: then it is put again.
 func (t *Tx) putBlobs(blobs []blob) error {
 	for _, b := range blobs {
+		if fresh, err := t.fresh(b.digest); err != nil {
+			return err
+		} else if fresh {
+			continue
+		}
 		if err := t.alone("blob " + b.digest.String()); err != nil {
 			return err
 		}
@@ -66,6 +71,19 @@ func (t *Tx) putBlobs(blobs []blob) error {
 		}
 	}
 	return nil
+}
+
+// freshFor is how long a blob that was stored is not stored again: many runs have the same
+// program, and would wait for each other.
+const freshFor = BlobAge / 6
+
+// fresh reports whether a blob was stored so lately that nobody removes it for long.
+func (t *Tx) fresh(digest journal.Hash) (bool, error) {
+	if !t.s.opts.Shared {
+		return false, nil
+	}
+	n, err := t.number(`SELECT count(*) FROM blobs WHERE digest = ? AND created > ?`, digest.String(), t.now.Add(-freshFor).UnixNano())
+	return n > 0, err
 }
 
 // keepBlob records that the run needs a blob. Not everything that has a digest

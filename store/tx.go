@@ -421,7 +421,11 @@ func (t *Tx) readFold(st *runState) (*tipstaff.Fold, error) {
 	return f, err
 }
 
-// Heartbeat renews all leases of this store with one statement.
+// Heartbeat renews all leases of this store with one statement. What others are writing to is
+// renewed the next time: it waits for nobody, and so nobody waits for it in turn.
 func (t *Tx) Heartbeat() error {
+	if t.s.opts.Shared {
+		return t.exec(`UPDATE runs SET heartbeat = ? WHERE n IN (SELECT n FROM runs WHERE holder = ? FOR UPDATE SKIP LOCKED)`, t.now.UnixNano(), t.s.holder)
+	}
 	return t.exec(`UPDATE runs SET heartbeat = ? WHERE holder = ?`, t.now.UnixNano(), t.s.holder)
 }
