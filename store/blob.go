@@ -53,7 +53,7 @@ func (s *Store) detach(drafts []flow.Draft) (light []flow.Draft, blobs []blob, e
 // in an earlier transaction: then it is put again.
 func (t *Tx) putBlobs(blobs []blob) error {
 	for _, b := range blobs {
-		if fresh, err := t.fresh(b.digest); err != nil {
+		if fresh, err := t.s.fresh(context.Background(), t.c, b, t.now); err != nil {
 			return err
 		} else if fresh {
 			continue
@@ -75,14 +75,19 @@ func (t *Tx) putBlobs(blobs []blob) error {
 
 // freshFor is how long a blob that was stored is not stored again: many runs have the same
 // program, and would wait for each other.
-const freshFor = BlobAge / 6
+// That is so of what is in the database: what is longer than freshMost may be elsewhere, and
+// to store it again finds out whether it still is.
+const (
+	freshFor  = BlobAge / 6
+	freshMost = 1 << 20
+)
 
 // fresh reports whether a blob was stored so lately that nobody removes it for long.
-func (t *Tx) fresh(digest journal.Hash) (bool, error) {
-	if !t.s.opts.Shared {
+func (s *Store) fresh(ctx context.Context, q Querier, b blob, now time.Time) (bool, error) {
+	if !s.opts.Shared || len(b.data) > freshMost {
 		return false, nil
 	}
-	n, err := t.number(`SELECT count(*) FROM blobs WHERE digest = ? AND created > ?`, digest.String(), t.now.Add(-freshFor).UnixNano())
+	n, err := Number(ctx, q, `SELECT count(*) FROM blobs WHERE digest = ? AND created > ?`, b.digest.String(), now.Add(-freshFor).UnixNano())
 	return n > 0, err
 }
 
@@ -98,6 +103,9 @@ func (s *Store) PutBlob(ctx context.Context, data []byte) (string, error) {
 		return "", fmt.Errorf("%w: a blob of %d bytes, %d are the most", journal.ErrTooLarge, len(data), journal.MaxPayload)
 	}
 	b := blob{journal.Sum(data), data}
+	if fresh, err := s.fresh(ctx, s.db, b, s.opts.Now()); fresh || err != nil {
+		return b.digest.String(), err
+	}
 	err := s.db.PutBlob(nil, b.digest, b.data)
 	if err == nil {
 		err = s.db.Do(ctx, &Op{Drafts: 1, Apply: func(t *Tx) error { return t.putBlobs([]blob{b}) }})

@@ -82,16 +82,39 @@ func (t *Tx) remember(st *runState, path, typ string, b cortex.Remember) (u cort
 		importance: int64(b.Importance), pinned: b.Pinned, created: at, lastUse: at})
 }
 
-// rememberEvent keeps what the memory is to know of a record.
+// event is what the memory is to know of a record.
+type event struct {
+	of   *runState
+	path string
+	memo *flow.Memo
+}
+
+// rememberEvent keeps what the memory is to know of a record: where others write at the same
+// time, when the transaction is about to end, for all of them wait for the memory.
 func (t *Tx) rememberEvent(st *runState, r flow.Record) error {
-	memo := r.Memo
-	if memo == nil {
+	if r.Memo == nil {
 		return nil
 	}
-	_, err := t.remember(st, r.Path, cortex.TypeEvent, cortex.Remember{
-		By: journal.Executor, Digest: memo.Digest, Importance: cortex.EventImportance, Kind: memo.Kind, Outcome: memo.Outcome,
-		Server: memo.Server, Skill: memo.Skill, Text: cortex.Summary(memo.Summary), Tool: memo.Tool, Verb: memo.Verb})
-	return err
+	t.events = append(t.events, event{st, r.Path, r.Memo})
+	if t.s.opts.Shared {
+		return nil
+	}
+	return t.rememberEvents()
+}
+
+// rememberEvents keeps the events that are yet to be kept.
+func (t *Tx) rememberEvents() error {
+	events := t.events
+	t.events = nil
+	for _, e := range events {
+		_, err := t.remember(e.of, e.path, cortex.TypeEvent, cortex.Remember{
+			By: journal.Executor, Digest: e.memo.Digest, Importance: cortex.EventImportance, Kind: e.memo.Kind, Outcome: e.memo.Outcome,
+			Server: e.memo.Server, Skill: e.memo.Skill, Text: cortex.Summary(e.memo.Summary), Tool: e.memo.Tool, Verb: e.memo.Verb})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // attest tells the memory that a run ends, and returns the body of the envelope
@@ -99,6 +122,9 @@ func (t *Tx) rememberEvent(st *runState, r flow.Record) error {
 func (t *Tx) attest(st *runState, d flow.Draft) (json.RawMessage, error) {
 	began, err := t.number(`SELECT created FROM runs WHERE n = ?`, st.n)
 	if err != nil {
+		return nil, err
+	}
+	if err := t.rememberEvents(); err != nil {
 		return nil, err
 	}
 	own, err := t.itemsBelow(st)

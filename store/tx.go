@@ -23,6 +23,7 @@ type Tx struct {
 	buf     []byte
 	touched []*runState // by the current op
 	letters []letter    // for the inbox
+	events  []event     // for the memory
 	inbox   int64       // id of the last row written there; 0: others may have written in between
 	locked  map[string]bool
 	notices []Notice // what to tell after the commit

@@ -161,6 +161,9 @@ func (t *Tx) Told() bool { return len(t.letters) > 0 }
 // Finish writes what comes last in a transaction. Rows of the inbox become visible in their
 // order: who reads them never has to look back.
 func (t *Tx) Finish(in *Inbox) error {
+	if err := t.rememberEvents(); err != nil {
+		return err
+	}
 	if len(t.letters) == 0 {
 		return nil
 	}
