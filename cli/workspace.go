@@ -174,7 +174,7 @@ It does not prove what runs did: tipstaff verify RUN does. Exit code 1: somethin
 wrong.`,
 		Example: "  tipstaff doctor\n  tipstaff doctor --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found, err := a.env.Doctor(cmd.Context(), OpenOptions{Workspace: a.workspaceDir(), Store: a.storeAddress(), Blobs: a.blobsAddress()})
+			found, err := a.env.Doctor(cmd.Context(), OpenOptions{Workspace: a.workspaceDir(), Store: a.storeAddress(), Blobs: a.blobsAddress(), Engine: a.engineAddress()})
 			if err != nil {
 				return err
 			}

@@ -14,8 +14,9 @@ import (
 const restore = "restore the database from a backup of it"
 
 // Examine says what is wrong with the store at an address. It writes nothing; a database
-// that cannot be read is something it finds, not an error.
-func Examine(ctx context.Context, address string, o *Options) ([]tipstaff.Diagnostic, error) {
+// that cannot be read is something it finds, not an error. Of runs that should be driven,
+// unscheduled says which ones the engine does not know; nil: servers have them driven.
+func Examine(ctx context.Context, address string, o *Options, unscheduled func(context.Context, []string) ([]string, error)) ([]tipstaff.Diagnostic, error) {
 	opts := *o
 	opts.ReadOnly = true
 	s, err := Open(ctx, address, &opts)
@@ -32,6 +33,7 @@ func Examine(ctx context.Context, address string, o *Options) ([]tipstaff.Diagno
 		x.References(ctx, q)
 		runs, _ := x.Runs(ctx, q)
 		x.Journals(ctx, q, runs, s.db.keys)
+		examineWaiting(ctx, x, q, unscheduled)
 		examineBlobs(ctx, x, q)
 		files.ExamineKeys(ctx, x, q, filepath.Join(opts.Folder, "keys"))
 		return nil
@@ -53,4 +55,33 @@ func examineBlobs(ctx context.Context, x *store.Examination, q store.Querier) {
 		return nil
 	}, `SELECT b.digest, d.digest IS NOT NULL FROM blobs b LEFT JOIN blob_data d ON d.digest = decode(substr(b.digest, 8), 'hex')
 		WHERE NOT EXISTS (SELECT 1 FROM blob_objects o WHERE o.digest = b.digest AND o.state = 'there') AND (d.digest IS NULL OR length(d.data) <> b.size OR sha256(d.data) <> d.digest) ORDER BY b.digest`))
+}
+
+// waitsFor is how long a run may wait for a server that is there.
+const waitsFor = time.Minute
+
+// examineWaiting looks for runs that nobody is going to drive: those that wait in the queue,
+// and those whose timer has come, for long.
+func examineWaiting(ctx context.Context, x *store.Examination, q store.Querier, unscheduled func(context.Context, []string) ([]string, error)) {
+	hosts, runs := map[string]string{}, []string{}
+	before := x.Now.Add(-waitsFor).UnixNano()
+	x.Query(q.Query(ctx, func(r store.Row) error {
+		runs = append(runs, r.Text(0))
+		hosts[r.Text(0)] = r.Text(1)
+		return nil
+	}, `SELECT id, host FROM runs WHERE holder IS NULL AND state NOT IN ('completed', 'failed', 'cancelled')
+		AND (queued = 1 AND updated < ? OR owned = 'run.parked' AND wake_at < ? AND driver IN ('daemon', 'engine')) ORDER BY n`, before, before))
+	why, remedy := "it has waited for a server for more than a minute", "see that servers run, and have places: tipstaff serve"
+	if unscheduled != nil && len(runs) > 0 {
+		lost, err := unscheduled(ctx, runs)
+		x.Failed("the engine", err)
+		runs, why = lost, "the engine does not know it, and will not have it driven"
+	}
+	for _, id := range runs {
+		on := ""
+		if hosts[id] != "" {
+			on = " on " + hosts[id] + ", to which it is tied"
+		}
+		x.Warn("run_waits", "run "+id, remedy+on+"; or tipstaff resume "+id, "%s", why)
+	}
 }

@@ -330,6 +330,9 @@ func TestDoctorOfADatabase(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
+	psql(`UPDATE runs SET queued = 1, host = 'elsewhere', updated = updated - 120000000000 WHERE n = 3`) // as a server leaves it that has no place
+	w.Must(1, "doctor").Says(t, "warning: run_waits: run "+runs[0], "waited for a server", "tipstaff serve on elsewhere")
+	psql(`UPDATE runs SET queued = 0, host = '' WHERE n = 3`)
 	psql(`UPDATE records SET hash = sha256(hash) WHERE seq = 3 AND run = 1`)
 	psql(`UPDATE blob_data SET data = data || '\x00' WHERE length(data) > 300000`)
 	psql(`UPDATE runs SET head_hash = sha256(head_hash) WHERE n = 2`)

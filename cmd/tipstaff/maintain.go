@@ -13,6 +13,7 @@ import (
 	"github.com/tipstaff/tipstaff/postgres"
 	"github.com/tipstaff/tipstaff/sqlite"
 	"github.com/tipstaff/tipstaff/supervisor"
+	"github.com/tipstaff/tipstaff/temporal"
 	"github.com/tipstaff/tipstaff/tool"
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
@@ -61,7 +62,16 @@ func doctor(ctx context.Context, o cli.OpenOptions) ([]tipstaff.Diagnostic, erro
 		return nil, err
 	}
 	if o.Store != "" {
-		found, err := postgres.Examine(ctx, o.Store, &postgres.Options{Folder: filepath.Join(dir, storeFolder), Lives: supervisor.Alive})
+		var unscheduled func(context.Context, []string) ([]string, error)
+		if o.Engine != "" {
+			engine, err := temporal.Dial(ctx, o.Engine, temporal.Options{Getenv: os.Getenv})
+			if err != nil {
+				return nil, unusable(err)
+			}
+			defer engine.Close()
+			unscheduled = engine.Unscheduled
+		}
+		found, err := postgres.Examine(ctx, o.Store, &postgres.Options{Folder: filepath.Join(dir, storeFolder), Lives: supervisor.Alive}, unscheduled)
 		return append(examineFiles(dir), found...), err
 	}
 	var opts sqlite.Options
