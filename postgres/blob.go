@@ -148,7 +148,7 @@ func (db *database) getObject(digest journal.Hash) ([]byte, error) {
 		switch {
 		case errors.Is(failed, fs.ErrNotExist):
 			err = &tipstaff.Error{Code: tipstaff.ArtifactNotFound, Message: fmt.Sprintf("there is no object %s in %s; it was put into %s", o.name, db.opts.Bucket, o.place),
-				Hint: "restore it, or name the right place with --blobs or TIPSTAFF_BLOBS", Err: flow.ErrNoBlob}
+				Command: "restore it, or name the right place with --blobs or TIPSTAFF_BLOBS", Err: flow.ErrNoBlob}
 		case failed != nil:
 			return nil, failed
 		case journal.Sum(data) == digest:

@@ -192,12 +192,13 @@ func (r *Runner) Wait(ctx context.Context, id tipstaff.ID) (tipstaff.Driven, err
 			}
 			waits = time.Since(left) < takenUpWithin
 		}
-		if !waits || tipstaff.State(row.State).Terminal() {
+		if !waits || r.Stop.Err() != nil || tipstaff.State(row.State).Terminal() { // a process that ends waits for nobody else's drive
 			return r.rest(ctx, row, last)
 		}
 		select {
 		case <-ctx.Done():
 			return tipstaff.Driven{}, ctx.Err()
+		case <-r.Stop.Done():
 		case <-changed:
 		case <-time.After(time.Second):
 		}

@@ -94,7 +94,7 @@ func (r *Runner) elsewhere(row flow.Row) error {
 		return nil
 	}
 	return tipstaff.Errorf(tipstaff.WrongState, "run %s works with files of machine %s, and is driven there alone", row.ID, row.Host).
-		WithHint("resume it there, or have a server there do so: tipstaff serve")
+		WithCommand("resume it there, or have a server there do so: tipstaff serve")
 }
 
 // enqueue puts a run into the queue that servers share, with the answers that were given
