@@ -339,9 +339,12 @@ func (r *Runner) totals(ctx context.Context, run string, p program) (used, limit
 // that does not end although it was cancelled is ended. Gates past their time are denied. It
 // drives nothing.
 func (r *Runner) Recover(ctx context.Context, foundBy string) error {
-	rows, err := r.Store.Runs(ctx, flow.Query{Leased: true})
-	if err != nil {
-		return explain(err, tipstaff.ID{})
+	var rows []flow.Row
+	if !r.pooled() { // else it watches them all the time
+		var err error
+		if rows, err = r.Store.Runs(ctx, flow.Query{Leased: true}); err != nil {
+			return explain(err, tipstaff.ID{})
+		}
 	}
 	launched, err := r.Store.Runs(ctx, flow.Query{Launched: true, States: append([]string{string(tipstaff.Drafting)}, unfinished...)})
 	if err != nil {

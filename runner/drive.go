@@ -21,7 +21,7 @@ import (
 type active struct {
 	launch string
 	shared bool            // any server may drive it on, when it is time to
-	leased bool            // it was seen to be this process's, by the runner's lock
+	leased bool            // its lease was seen to be this process's; guarded by the runner
 	ctx    context.Context // of the drive; stop ends it
 	stop   context.CancelCauseFunc
 	done   chan struct{}   // closed when it is over

@@ -262,9 +262,11 @@ func (r *Runner) changedFiles(ctx context.Context, list string) (names []string)
 	return names
 }
 
+// alive reports whether somebody drives a run. A server that watches the leases of others
+// goes by what it has seen: how old a heartbeat is says nothing after the database was away.
 func (r *Runner) alive(row flow.Row) bool {
-	if row.Owner != nil && r.pooled() && !r.lives(flow.Hold{Run: row.ID, Holder: row.Holder, Owner: *row.Owner}) {
-		return false
+	if row.Owner != nil && r.pooled() {
+		return r.lives(flow.Hold{Run: row.ID, Holder: row.Holder, Owner: *row.Owner})
 	}
 	return row.Owner != nil && r.Alive(*row.Owner, row.Heartbeat, r.Now())
 }

@@ -478,16 +478,9 @@ const maintainEvery = 10 * time.Second
 // Maintain recovers the runs of dead owners, and the launches of dead processes, every few
 // seconds until ctx ends. failed is told what goes wrong.
 func (r *Runner) Maintain(ctx context.Context, foundBy string, failed func(error)) {
-	tick := time.NewTicker(maintainEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	every(ctx, maintainEvery, nil, func() {
 		if err := r.Recover(ctx, foundBy); err != nil && ctx.Err() == nil {
 			failed(err)
 		}
-	}
+	})
 }

@@ -261,6 +261,37 @@ func TestAdvanceAnswersWaitInTheQueue(t *testing.T) {
 	p.cancel(hangs)
 }
 
+// After the database was away for long all heartbeats are old, and nobody is dead for it: a
+// server goes by what it has seen of the others.
+func TestOldHeartbeatsAreNoDeath(t *testing.T) {
+	p := newPool(t)
+	a := p.server("a", 1)
+	run := a.hanging("alice")
+	p.drivenBy(run, "a")
+	config := a.Config
+	config.Self = func(kind, launch string) flow.Owner { return flow.Owner{Kind: kind, Host: "b", Pid: 2, Launch: launch} }
+	config.Now = func() time.Time { return time.Now().Add(time.Hour) }
+	config.Alive = func(_ flow.Owner, heartbeat, now time.Time) bool { return now.Sub(heartbeat) < 30*time.Second } // as of one that nobody here can look at
+	config.Pool = another{p.store}
+	b := runner.New(config)
+	p.check(b.Recover(cli(), "serve"))
+	if got, err := b.Get(cli(), run); err != nil || got.Status != tipstaff.StatusRunning {
+		t.Errorf("it is %s, %v", got.Status, err)
+	}
+	wantTail(t, p.kinds(run), tipstaff.KindRunStarted)
+	config.Serves = false // a command has seen nothing, and goes by the age
+	p.check(runner.New(config).Recover(cli(), "ls"))
+	if kinds := p.kinds(run); !slices.Contains(kinds, string(tipstaff.KindRunInterrupted)) {
+		t.Errorf("a command finds %v", kinds)
+	}
+	p.cancel(run)
+}
+
+// another is a store that holds none of these leases.
+type another struct{ *sqlite.Store }
+
+func (another) Holder() string { return "another" }
+
 // A scheduler is asked for every run, and has it driven by the server that it chooses.
 func TestAScheduler(t *testing.T) {
 	p := newPool(t)

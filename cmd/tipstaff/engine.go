@@ -18,6 +18,9 @@ import (
 // rescheduleEvery is how often a server looks for runs that the engine has lost.
 const rescheduleEvery = time.Minute
 
+// mostAsked is of how many queued runs the engine is asked at a time: each is a call.
+const mostAsked = 1000
+
 // schedule has an engine schedule the drives of runs. A command that only looks needs none.
 func (s *session) schedule(ctx context.Context, config *runner.Config, o cli.OpenOptions) (err error) {
 	if o.Store == "" {
@@ -38,18 +41,10 @@ func (s *session) schedule(ctx context.Context, config *runner.Config, o cli.Ope
 // it that the engine knows all that wait.
 func (s *session) work(ctx context.Context, places int, grace time.Duration, failed func(error)) error {
 	go func() {
-		tick := time.NewTicker(rescheduleEvery)
-		defer tick.Stop()
-		for {
-			if err := s.reschedule(ctx); err != nil && ctx.Err() == nil {
-				failed(err)
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
+		if err := s.reschedule(ctx); err != nil && ctx.Err() == nil {
+			failed(err)
 		}
+		repeat(ctx, rescheduleEvery, s.reschedule, failed)
 	}()
 	host := supervisor.Self("", "").Host
 	return s.engine.Work(ctx, temporal.Worker{Host: host, Places: places, Grace: grace + time.Minute, Drive: func(ctx context.Context, run string) (temporal.Outcome, error) {
@@ -83,7 +78,7 @@ func outcome(d tipstaff.Driven, err error, host string) temporal.Outcome {
 // reschedule tells the engine of runs that wait for it and that it does not know: whoever
 // queued them could not reach it, or it has lost its own database.
 func (s *session) reschedule(ctx context.Context) error {
-	rows, err := s.store.Runs(ctx, flow.Query{Queued: true})
+	rows, err := s.store.Runs(ctx, flow.Query{Queued: true, Limit: mostAsked})
 	if err != nil {
 		return unusable(err)
 	}

@@ -104,7 +104,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	}
 	go opened.runner.Expire(ctx, opened.runner.Origin, failing("a gate has expired and its run cannot go on"))
 	go opened.runner.Maintain(ctx, fmt.Sprintf("serve[%d]", os.Getpid()), failing("runs cannot be recovered"))
-	go opened.collect(ctx, failing("payloads that nothing names any more cannot be removed"))
+	go repeat(ctx, collectEvery, opened.collect, failing("payloads that nothing names any more cannot be removed"))
 	if opened.runner.Pool != nil {
 		go opened.runner.Share(ctx, failing("runs that wait for a server cannot be driven"))
 	}
@@ -144,8 +144,9 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 // a request that came to nothing.
 const collectEvery = time.Hour
 
-func (s *session) collect(ctx context.Context, failed func(error)) {
-	tick := time.NewTicker(collectEvery)
+// repeat does something again and again until ctx ends. failed is told what goes wrong.
+func repeat(ctx context.Context, pause time.Duration, do func(context.Context) error, failed func(error)) {
+	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for {
 		select {
@@ -153,10 +154,15 @@ func (s *session) collect(ctx context.Context, failed func(error)) {
 			return
 		case <-tick.C:
 		}
-		if _, err := s.store.Collect(ctx); err != nil && ctx.Err() == nil {
+		if err := do(ctx); err != nil && ctx.Err() == nil {
 			failed(err)
 		}
 	}
+}
+
+func (s *session) collect(ctx context.Context) error {
+	_, err := s.store.Collect(ctx)
+	return err
 }
 
 // pageOf says where the page is: by a link that signs in who owns the token that this

@@ -1,0 +1,170 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// A server watches the leases of the others, and takes in the runs that nobody drives.
+
+// watch is what a server has seen of the owners that it cannot look at.
+type watch struct {
+	last   time.Time            // when it looked
+	owners map[string]lastHeard // by holder
+}
+
+type lastHeard struct {
+	beat time.Time // as it stands in the database
+	seen time.Time // when it was first seen to be so
+}
+
+// lookAfter finds the runs that somebody should drive and nobody does, and puts them into
+// the queue.
+func (r *Runner) lookAfter(ctx context.Context, w *watch) error {
+	holds, err := r.Pool.Holds(ctx)
+	if err != nil {
+		w.owners = nil
+		return explain(err, tipstaff.ID{})
+	}
+	r.setSilent(w.silent(holds, time.Now()))
+	r.stopFenced(holds)
+	var lost []flow.Row
+	for _, h := range holds {
+		if r.lives(h) {
+			continue
+		}
+		row, err := r.Store.Run(ctx, h.Run)
+		if err != nil {
+			return explain(err, idOf(h.Run))
+		}
+		lost = append(lost, row)
+	}
+	err = r.recoverAll(ctx, lost, "serve")
+	if r.Scheduler != nil { // it wakes runs, and drives those of a lost server again
+		return err
+	}
+	r.mu.Lock()
+	broken := r.broken
+	r.broken = nil
+	r.mu.Unlock()
+	for _, b := range broken {
+		r.handOver(b)
+	}
+	strays, serr := r.Pool.Strays(ctx, r.Origin)
+	err = errors.Join(err, explain(serr, tipstaff.ID{}))
+	for _, run := range strays {
+		err = errors.Join(err, explain(r.takeIn(ctx, abandoned{run: run}), idOf(run)))
+	}
+	return err
+}
+
+// stopFenced breaks off the drives whose runs others have taken: while they wait for a call
+// they would not learn of it.
+func (r *Runner) stopFenced(holds []flow.Hold) {
+	own, others := map[string]bool{}, map[string]bool{}
+	for _, h := range holds {
+		mine := h.Holder == r.Pool.Holder()
+		own[h.Run], others[h.Run] = mine, !mine
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for run, a := range r.drives {
+		if others[run] || a.shared && a.leased && !own[run] { // one that is not may sleep without a lease
+			a.stop(&flow.Stop{Reason: string(tipstaff.LeaseLost)})
+		}
+		a.leased = own[run]
+	}
+}
+
+// silent are the holders that have not renewed their leases for too long.
+func (w *watch) silent(holds []flow.Hold, now time.Time) map[string]bool {
+	if now.Sub(w.last) > 2*lookEvery { // this process was stopped, or could not look
+		w.owners = nil
+	}
+	w.last = now
+	heard, silent := map[string]lastHeard{}, map[string]bool{}
+	for _, h := range holds {
+		if h.Heartbeat.After(heard[h.Holder].beat) {
+			heard[h.Holder] = lastHeard{h.Heartbeat, now}
+		}
+	}
+	for holder, h := range heard {
+		if known, ok := w.owners[holder]; ok && !h.beat.After(known.beat) {
+			heard[holder] = known
+			silent[holder] = now.Sub(known.seen) > silentAfter
+		}
+	}
+	w.owners = heard
+	return silent
+}
+
+// lives reports whether a lease is that of somebody who drives: of an owner that is silent,
+// whose process is gone, or that is this process and has given the run up, it is not.
+func (r *Runner) lives(h flow.Hold) bool {
+	if h.Holder == r.Pool.Holder() {
+		return r.driving(h.Run)
+	}
+	return !r.isSilent(h.Holder) && r.Alive(h.Owner, r.Now(), r.Now())
+}
+
+func (r *Runner) setSilent(holders map[string]bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.silent = holders
+}
+
+func (r *Runner) isSilent(holder string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.silent[holder]
+}
+
+// abandoned is a run that was left by who drove it, with the answers given for it in advance.
+type abandoned struct {
+	run string
+	who person
+}
+
+// takeIn puts a run that was left, or strayed, into the queue. A child goes on with its
+// parent.
+func (r *Runner) takeIn(ctx context.Context, l abandoned) error {
+	top, err := r.topOf(ctx, l.run)
+	if err == nil && top.ID == l.run {
+		err = r.enqueue(ctx, top, l.who)
+	}
+	if errors.Is(err, flow.ErrBusy) || errors.Is(err, flow.ErrEnded) {
+		return nil // somebody else was faster
+	}
+	return err
+}
+
+// handOver puts a run that this process has broken off into the queue, now or when the store
+// takes it.
+func (r *Runner) handOver(l abandoned) {
+	if r.takeIn(context.WithoutCancel(r.Stop), l) == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken = append(r.broken, l)
+}
+
+// storeFailed reports whether a drive was broken off because the store did not answer, or had
+// no room: the next one may go on.
+func storeFailed(err *tipstaff.Error) bool {
+	return err != nil && slices.Contains([]tipstaff.Code{tipstaff.StoreUnavailable, tipstaff.StoreBusy, tipstaff.StoreFull}, err.Code)
+}
+
+// goesOn reports whether the run of an owner that died is for the servers to drive on.
+func (r *Runner) goesOn(ctx context.Context, row flow.Row) (bool, error) {
+	if r.Pool == nil || row.Owner == nil || row.Owner.Kind != tipstaff.OriginDaemon && row.Owner.Kind != tipstaff.OriginEngine {
+		return false, nil
+	}
+	top, err := r.topOf(ctx, row.ID)
+	return top.ID == row.ID, err
+}
