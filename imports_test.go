@@ -27,7 +27,7 @@ var levels = map[string]int{
 	"plan": 2, "pipeline": 2, "agent": 2, "store": 2, "store/files": 2, "store/bucket": 2, "process": 2,
 	"runner": 3, "telemetry": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,
 	"cli": 4, "rpc": 4, "web": 4, "web/page": 4, "mcpserver": 4, "e2e": 4, "test/cmdtest": 4,
-	"cmd/tipstaff": 5, "cmd/bench": 5, "test/mcp": 5, "test/clis": 5, "test/grpc": 5, "test/control": 5, "test/scale": 5, "test/mutate": 5, "test/report": 5, "test/webtest": 5, "examples/fileserver": 5,
+	"cmd/tipstaff": 5, "cmd/bench": 5, "test/mcp": 5, "test/clis": 5, "test/grpc": 5, "test/control": 5, "test/scale": 5, "test/mutate": 5, "test/report": 5, "test/webtest": 5, "test/pgtest": 5, "examples/fileserver": 5,
 }
 
 // only narrows what a package may import of ours, beyond what its level says.
@@ -104,7 +104,7 @@ func importFaults(pkg string, imports []string) (faults []string) {
 	}
 	for _, imported := range imports {
 		if ours, ok := within(imported); ok {
-			if why := refused(home, ours); why != "" {
+			if why := refused(pkg, home, ours); why != "" {
 				fault("imports %s: %s", ours, why)
 			}
 			continue
@@ -125,12 +125,12 @@ func importFaults(pkg string, imports []string) (faults []string) {
 }
 
 // refused says why a package may not import another of ours; "" is that it may.
-func refused(home, imported string) string {
+func refused(pkg, home, imported string) string {
 	target, ok := listed(imported)
 	switch {
 	case !ok:
 		return "it is in no list"
-	case isTestPackage(imported):
+	case isTestPackage(imported) && !isTestPackage(pkg):
 		return "it is for tests"
 	case target == home, slices.Contains(also[home], target):
 		return ""

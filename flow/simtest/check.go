@@ -33,7 +33,7 @@ func (s *sim) judge(p *process) {
 	case out.Terminal():
 		s.live = &out
 		for _, path := range out.InDoubt {
-			if !s.disturbed && !s.world.wasStarted(flow.IdempotencyKey(runID, path, len(s.roots)-1)) {
+			if !s.disturbed && !s.world.wasStarted(flow.IdempotencyKey(s.run, path, len(s.roots)-1)) {
 				s.fail("%s is in doubt, but it was never begun", path)
 			}
 		}
@@ -55,7 +55,7 @@ func (s *sim) mayInterrupt(p *process) bool {
 
 // checkOpen replays what is in the log now: whoever resumes it must be able to.
 func (s *sim) checkOpen() {
-	h, err := s.log.Load(noContext, runID)
+	h, err := s.log.Load(noContext, s.run)
 	if err != nil {
 		s.fail("the run cannot be loaded: %v", err)
 		return
@@ -67,7 +67,7 @@ func (s *sim) checkOpen() {
 
 // replay drives the flow on the records alone.
 func (s *sim) replay(h flow.History, root string) flow.Outcome {
-	job := flow.Job{Run: runID, Root: root, Flow: s.c.Flow, Input: s.c.Input, Limits: s.c.Limits}
+	job := flow.Job{Run: s.run, Root: root, Flow: s.c.Flow, Input: s.c.Input, Limits: s.c.Limits}
 	out, err := flow.Replay(h).Drive(noContext, job)
 	if err != nil {
 		return flow.Outcome{Status: flow.Interrupted, Err: err}
@@ -78,7 +78,7 @@ func (s *sim) replay(h flow.History, root string) flow.Outcome {
 // checkEnd holds the journal of an ended run against the rules, the program and
 // the world.
 func (s *sim) checkEnd() {
-	records := s.log.Records(runID)
+	records := s.log.Records(s.run)
 	later := make([]flow.Use, len(s.roots)-1)
 	for i := range later {
 		later[i] = s.c.Limits
@@ -91,7 +91,7 @@ func (s *sim) checkEnd() {
 		return
 	}
 	s.checkSegments(records)
-	h, _ := s.log.Load(noContext, runID)
+	h, _ := s.log.Load(noContext, s.run)
 	if s.pick.One(16) {
 		s.checkPrefixes(h)
 	}
@@ -172,7 +172,7 @@ func (s *sim) checkEffects(records []flow.Record) {
 	once := map[string]string{}
 	segment := 0
 	retry := map[string]bool{}
-	about := func(path string) string { return s.c.about(path, flow.IdempotencyKey(runID, path, segment)) }
+	about := func(path string) string { return s.c.about(path, flow.IdempotencyKey(s.run, path, segment)) }
 	for _, r := range records {
 		var b struct {
 			Class  flow.Class
@@ -228,7 +228,7 @@ var volatile = regexp.MustCompile(`,"((latency_ms|duration_ms|attempts)":[0-9]+|
 func (s *sim) ending() Ending {
 	e := Ending{Status: s.status, Said: map[string]string{}}
 	segment := 0
-	for _, r := range s.log.Records(runID) {
+	for _, r := range s.log.Records(s.run) {
 		switch {
 		case r.Kind == "run.continued":
 			segment++

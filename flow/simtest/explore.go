@@ -15,16 +15,16 @@ const schedules = 8
 // Explore tries schedules of generated programs, from the seed on, until the time
 // is over or most were tried (0: no such limit). It returns how many it tried, and
 // the shrunk failure of the first that broke a rule.
-func Explore(t *testing.T, generate func(*Choices) *Case, seed uint64, most int, budget time.Duration) (int, *Failure) {
+func Explore(t *testing.T, ground Ground, generate func(*Choices) *Case, seed uint64, most int, budget time.Duration) (int, *Failure) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that the same choices give the same schedule
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	began := time.Now()
 	tried := 0
 	for (most == 0 || tried < most) && time.Since(began) < budget {
 		var found *found
-		bubble(t, func() { found = batch(generate, seed, &tried) })
+		bubble(t, func() { found = batch(ground, generate, seed, &tried) })
 		if found != nil {
-			return tried, found.shrink(t, generate)
+			return tried, found.shrink(t, ground, generate)
 		}
 		seed += programs
 	}
@@ -32,13 +32,13 @@ func Explore(t *testing.T, generate func(*Choices) *Case, seed uint64, most int,
 }
 
 // programs is how many programs share one bubble.
-const programs = 64
+const programs = 16
 
 func bubble(t *testing.T, f func()) { synctest.Test(t, func(*testing.T) { f() }) }
 
 // batch tries some programs, each with several schedules of which the first is
 // undisturbed.
-func batch(generate func(*Choices) *Case, seed uint64, tried *int) *found {
+func batch(ground Ground, generate func(*Choices) *Case, seed uint64, tried *int) *found {
 	for i := range uint64(programs) {
 		program := Seeded(seed + i)
 		c := generate(program)
@@ -48,7 +48,7 @@ func batch(generate func(*Choices) *Case, seed uint64, tried *int) *found {
 			if k > 0 {
 				pick = Seeded((seed+i)<<8 + uint64(k))
 			}
-			end, failure := Run(c, pick, twin, false)
+			end, failure := Run(ground, c, pick, twin, false)
 			*tried++
 			if k == 0 {
 				twin = &end
@@ -70,30 +70,30 @@ type found struct {
 }
 
 // again runs it once more; nil: it does not fail.
-func again(t *testing.T, generate func(*Choices) *Case, program, choices []uint16, tracing bool) (failure *Failure) {
+func again(t *testing.T, ground Ground, generate func(*Choices) *Case, program, choices []uint16, tracing bool) (failure *Failure) {
 	bubble(t, func() {
 		c := generate(Listed(program))
-		twin, _ := Run(c, Listed(nil), nil, false)
-		_, failure = Run(c, Listed(choices), &twin, tracing)
+		twin, _ := Run(ground, c, Listed(nil), nil, false)
+		_, failure = Run(ground, c, Listed(choices), &twin, tracing)
 	})
 	return failure
 }
 
 // shrink makes the program and the schedule smaller as long as a rule is broken,
 // and runs the smallest with a trace.
-func (f *found) shrink(t *testing.T, generate func(*Choices) *Case) *Failure {
+func (f *found) shrink(t *testing.T, ground Ground, generate func(*Choices) *Case) *Failure {
 	program, choices := f.program, f.choices
 	tries := 6000
 	fails := func(p, c []uint16) bool {
 		tries--
-		return tries > 0 && again(t, generate, p, c, false) != nil
+		return tries > 0 && again(t, ground, generate, p, c, false) != nil
 	}
 	for before := -1; before != weight(program)+weight(choices) && tries > 0; {
 		before = weight(program) + weight(choices)
 		program = smaller(program, func(p []uint16) bool { return fails(p, choices) })
 		choices = smaller(choices, func(c []uint16) bool { return fails(program, c) })
 	}
-	last := again(t, generate, program, choices, true)
+	last := again(t, ground, generate, program, choices, true)
 	if last == nil {
 		return &Failure{Rule: fmt.Sprintf("seed %d, schedule %d: %s\n(it does not fail again)", f.seed, f.schedule, f.rule), Case: generate(Listed(f.program))}
 	}

@@ -142,7 +142,7 @@ func (h *hands) decide() {
 		d.Answer, d.Feedback = s.c.Answer(g.kind, d.Action), "Again."
 	}
 	s.note("decide " + g.key + ": " + d.Action)
-	if err := s.log.Decide(runID, g.id, d); err == nil {
+	if err := s.log.Decide(s.run, g.id, d); err == nil {
 		s.mu.Lock()
 		s.closeGate(g.id)
 		s.mu.Unlock()
@@ -179,12 +179,12 @@ func (h *hands) cancel() {
 	h.s.note("cancel")
 	h.s.cancelled = true
 	body := flow.JSON(flow.RunCancelRequested{Deadline: time.Now().Add(10 * time.Second)})
-	_ = h.s.log.Write(runID, flow.Draft{Kind: "run.cancel_requested", Body: body}) // it may have ended
+	_ = h.s.log.Write(h.s.run, flow.Draft{Kind: "run.cancel_requested", Body: body}) // it may have ended
 }
 
 func (h *hands) correct() {
 	h.s.note("correct")
-	_ = h.s.log.Write(runID, flow.Draft{Kind: "run.correction_requested", Body: json.RawMessage("{}")})
+	_ = h.s.log.Write(h.s.run, flow.Draft{Kind: "run.correction_requested", Body: json.RawMessage("{}")})
 }
 
 // commitFails says that the disk is full at this commit.

@@ -11,10 +11,10 @@ import (
 
 var errDead = errors.New("simtest: the process is dead")
 
-// simLog is the memory log as one process sees it. A commit and the news of it are
+// simLog is the log as one process sees it. A commit and the news of it are
 // two events: the process may die before, between and after them.
 type simLog struct {
-	*flow.Mem
+	Log
 	p *process
 }
 
@@ -28,7 +28,7 @@ func (l *simLog) Append(lease flow.Lease, drafts []flow.Draft, done func(error))
 			if kind := l.p.s.c.forget; kind != "" {
 				drafts = slices.DeleteFunc(slices.Clone(drafts), func(d flow.Draft) bool { return d.Kind == kind })
 			}
-			l.Mem.Append(lease, drafts, func(e error) { err = e })
+			l.Log.Append(lease, drafts, func(e error) { err = e })
 			if err == nil {
 				l.p.s.committed(drafts)
 			}
@@ -44,7 +44,7 @@ func (l *simLog) Park(lease flow.Lease, p flow.Parking) (bool, error) {
 	if err := l.p.pauseUntil(noContext, "park"); err != nil {
 		return false, err
 	}
-	parked, err := l.Mem.Park(lease, p)
+	parked, err := l.Log.Park(lease, p)
 	if parked {
 		l.p.s.note("parked")
 	}

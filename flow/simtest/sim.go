@@ -15,9 +15,6 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// runID names the one run of a simulation.
-const runID = "run"
-
 // maxDrives is how often a run is taken up before it counts as one that no resume
 // can finish.
 const maxDrives = 40
@@ -86,7 +83,8 @@ type Ending struct {
 type sim struct {
 	c     *Case
 	pick  *Choices
-	log   *flow.Mem
+	log   Log
+	run   string // in the log
 	world *world
 	hands hands
 
@@ -133,16 +131,17 @@ type process struct {
 
 // Run simulates one schedule. It is to be called in a synctest bubble. twin is how
 // the undisturbed schedule of a settled case has ended; nil: not known.
-func Run(c *Case, pick *Choices, twin *Ending, tracing bool) (Ending, *Failure) {
-	s := simulate(c, pick, twin, tracing)
+func Run(ground Ground, c *Case, pick *Choices, twin *Ending, tracing bool) (Ending, *Failure) {
+	s := simulate(ground, c, pick, twin, tracing)
 	if !c.Settled {
 		return Ending{}, s.failure
 	}
 	return s.ending(), s.failure
 }
 
-func simulate(c *Case, pick *Choices, twin *Ending, tracing bool) *sim {
-	s := &sim{c: c, pick: pick, log: flow.NewMem(), tracing: tracing, roots: []string{c.Root}, revision: 1}
+func simulate(ground Ground, c *Case, pick *Choices, twin *Ending, tracing bool) *sim {
+	s := &sim{c: c, pick: pick, tracing: tracing, roots: []string{c.Root}, revision: 1}
+	s.log, s.run = ground()
 	s.world = newWorld(s)
 	s.hands = newHands(s)
 	for drives := 0; s.failure == nil && !s.ended(); drives++ {
@@ -167,7 +166,7 @@ func simulate(c *Case, pick *Choices, twin *Ending, tracing bool) *sim {
 		}
 	}
 	if s.failure != nil {
-		s.failure.Case, s.failure.Trace, s.failure.Records = c, s.trace, s.log.Records(runID)
+		s.failure.Case, s.failure.Trace, s.failure.Records = c, s.trace, s.log.Records(s.run)
 	}
 	return s
 }
@@ -260,7 +259,7 @@ func (s *sim) start() *process {
 	job := s.job(p)
 	ctx, cancel := context.WithCancelCause(noContext)
 	p.cancel = cancel
-	engine := flow.New(&simLog{Mem: s.log, p: p}, &flow.Options{NewID: s.newID, NewLock: func() sync.Locker { return &lock{p: p} }})
+	engine := flow.New(&simLog{Log: s.log, p: p}, &flow.Options{NewID: s.newID, NewLock: func() sync.Locker { return &lock{p: p} }})
 	s.note("start")
 	go func() {
 		defer close(p.done)
@@ -278,7 +277,7 @@ func (s *sim) job(p *process) flow.Job {
 	for _, name := range s.c.Acts {
 		acts[name] = s.world.activity(p)
 	}
-	job := flow.Job{Run: runID, Root: s.root(), Flow: s.c.Flow, Input: s.c.Input, Acts: acts, Limits: s.c.Limits, Linger: s.c.Linger}
+	job := flow.Job{Run: s.run, Root: s.root(), Flow: s.c.Flow, Input: s.c.Input, Acts: acts, Limits: s.c.Limits, Linger: s.c.Linger}
 	if s.c.Revise != nil {
 		job.Next = s.next
 	}
@@ -289,7 +288,7 @@ func (s *sim) root() string { return s.roots[len(s.roots)-1] }
 
 // next opens the segment after a Continue or a correction.
 func (s *sim) next(state json.RawMessage, cut bool) (flow.Segment, error) {
-	history, err := s.log.Load(noContext, runID)
+	history, err := s.log.Load(noContext, s.run)
 	if err != nil {
 		return flow.Segment{}, err
 	}
@@ -305,7 +304,7 @@ func (s *sim) next(state json.RawMessage, cut bool) (flow.Segment, error) {
 }
 
 // revised notes that the segment that now begins is of another revision.
-const revised = "sim.revised"
+const revised = "plan.drafted"
 
 func (p *process) isDone() bool {
 	select {

@@ -13,7 +13,7 @@ import (
 )
 
 // Programs that ask everything of a Context, under schedules that nobody thought of.
-func TestSchedules(t *testing.T) { Simulate(t, Generate, 4*time.Second) }
+func TestSchedules(t *testing.T) { Simulate(t, Memory, Generate, 4*time.Second) }
 
 // A failure can be looked into only if the same choices give the same schedule.
 func TestTheSameChoicesGiveTheSameSchedule(t *testing.T) {
@@ -25,7 +25,7 @@ func TestTheSameChoicesGiveTheSameSchedule(t *testing.T) {
 		run := func() (trace []string, end Ending) {
 			bubble(t, func() {
 				c := Generate(Seeded(seed))
-				s := simulate(c, Seeded(seed), nil, true)
+				s := simulate(Memory, c, Seeded(seed), nil, true)
 				trace, end = s.trace, s.ending()
 			})
 			return trace, end
@@ -54,7 +54,7 @@ func TestFindsAProgramThatIsNotDeterministic(t *testing.T) {
 				return nil, nil
 			}}
 	}
-	n, failure := Explore(t, generate, 1, 1000, time.Minute)
+	n, failure := Explore(t, Memory, generate, 1, 1000, time.Minute)
 	if failure == nil {
 		t.Fatalf("not found in %d schedules", n)
 	}
@@ -70,7 +70,7 @@ func TestFindsALogThatForgets(t *testing.T) {
 		c.forget = "effect.finished"
 		return c
 	}
-	if n, failure := Explore(t, forgetful, 1, 2000, time.Minute); failure == nil {
+	if n, failure := Explore(t, Memory, forgetful, 1, 2000, time.Minute); failure == nil {
 		t.Errorf("not found in %d schedules", n)
 	}
 }

@@ -55,13 +55,18 @@ func attemptKey(path string, n int) string { return path + " " + strconv.Itoa(n)
 func (w *world) intended(d flow.Draft) {
 	var b struct{ Attempt int }
 	_ = json.Unmarshal(d.Body, &b)
-	w.intents[attemptKey(flow.IdempotencyKey(runID, d.Path, len(w.s.roots)-1), b.Attempt)] = true
+	w.intents[attemptKey(flow.IdempotencyKey(w.s.run, d.Path, len(w.s.roots)-1), b.Attempt)] = true
 }
 
-// valueOf is the value of a call: it depends on nothing but the call.
+// valueOf is the value of a call: it depends on nothing but the call. Its members are in
+// order, as a store has them that signs the answers of people.
 func (c *Case) valueOf(path string) json.RawMessage {
 	if c.Value != nil {
-		return c.Value(path)
+		var v any
+		if err := json.Unmarshal(c.Value(path), &v); err != nil {
+			panic(err)
+		}
+		return flow.JSON(v)
 	}
 	return flow.JSON("did " + path[strings.IndexByte(path, '/')+1:])
 }

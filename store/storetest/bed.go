@@ -21,13 +21,20 @@ type Bed struct {
 	*store.Store
 	// Again closes the store and opens what it has kept.
 	Again func() *store.Store
+	// Real says that programs record events of kinds that exist: none has to be translated.
+	Real bool
 }
 
 // Engine implements flowtest.Bed.
 func (b *Bed) Engine(log flow.Log, opts *flow.Options) flow.Engine { return flow.New(log, opts) }
 
 // Log implements flowtest.Bed.
-func (b *Bed) Log() flow.Log { return suiteLog{b.Store} }
+func (b *Bed) Log() flow.Log {
+	if b.Real {
+		return b.Store
+	}
+	return suiteLog{b.Store}
+}
 
 // Owner implements flowtest.Bed.
 func (b *Bed) Owner() flow.Owner { return flow.Owner{Kind: "foreground", Host: "here", Pid: 42} }
@@ -96,7 +103,9 @@ func (b *Bed) Records(run string) (records []flow.Record, err error) {
 	stored, err := b.Store.Records(context.Background(), run, 0, 0)
 	for _, s := range stored {
 		r, parseErr := store.ParseRecord(s.Bytes)
-		r.Draft = translate(r.Draft, fromStore)
+		if !b.Real {
+			r.Draft = translate(r.Draft, fromStore)
+		}
 		records, err = append(records, r), errors.Join(err, parseErr)
 	}
 	return records, err

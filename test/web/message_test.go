@@ -56,16 +56,11 @@ func TestMessages(t *testing.T) {
 	leave()
 	<-gone
 	var busy answer
-	took := time.Hour // the quickest of some: other tests run beside this one
-	for range 5 {
-		began := time.Now()
-		res, err := http.DefaultClient.Do(b.request("alice", "POST", "/messages", object{"prose": "Again"}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		took = min(took, time.Since(began))
-		res.Body.Close()
+	took := time.Hour // of the quickest: other tests run beside this one
+	for began := time.Now(); took > 50*time.Millisecond && time.Since(began) < 10*time.Second; {
+		asked := time.Now()
 		busy = message("alice", object{"prose": "Again"})
+		took = min(took, time.Since(asked))
 	}
 	first, _ := busy.member(t, "error", "run").(string)
 	if busy.status != 409 || busy.code(t) != "busy" || busy.header.Get("Retry-After") != "5" || first == "" || took > 50*time.Millisecond {
