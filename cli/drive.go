@@ -42,7 +42,7 @@ func (a *app) follow(ctx context.Context, f *follower, s *tipstaff.Started, p *p
 		f.paint()
 	}
 	if err != nil {
-		fmt.Fprintf(a.err, "the run goes on at the server; to follow it:\n  %s\n", a.invocation("watch", s.Run.String()))
+		fmt.Fprintf(a.err, "the run is left to the server; to follow it:\n  %s\n", a.invocation("watch", s.Run.String()))
 		return d, err
 	}
 	run, err := f.svc.Get(context.WithoutCancel(ctx), s.Run)

@@ -122,6 +122,9 @@ func (f *follower) show(ctx context.Context, drives bool) (tipstaff.Driven, erro
 					f.take(ev)
 				}
 			}
+			if d.State == "" && f.a.server != "" { // it cannot be reached: what becomes of the run it alone knows
+				return d, d.Err
+			}
 			if err := f.catchUp(context.WithoutCancel(ctx)); err != nil {
 				f.tell("not every record could be shown: " + clean(err.Error()))
 			}

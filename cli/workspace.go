@@ -62,10 +62,13 @@ are none, the one in .tipstaff/serve.token, which is made when it is first neede
 Away from this machine the connection must be encrypted.
 
 SIGINT and SIGTERM stop in good order: runs are interrupted, not cancelled, and the
-next daemon of this workspace takes them up again. A second signal stops at once.`,
+next daemon of this workspace takes them up again. Daemons of one database (--store)
+share its runs: what one leaves, when it stops or dies, another drives on. A second
+signal stops at once.`,
 		Example: `  tipstaff serve --pipelines ./pipelines --default-pipeline review-loop
   tipstaff serve --grpc-addr unix:/run/user/1000/tipstaff.sock
   tipstaff serve --addr 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem
+  tipstaff serve --store postgres://user@host/name
   tipstaff serve --link`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(plaintext); err != nil {

@@ -245,6 +245,24 @@ func TestFollowersOutliveTheirServer(t *testing.T) {
 	}
 }
 
+// Of one that does not come back nobody says how its run has ended: another server may drive
+// it on.
+func TestTheServerOfAFollowerIsGone(t *testing.T) {
+	t.Parallel()
+	s := serve(t, manifest, gatedWork)
+	p := s.away.Start("run", "long.yaml")
+	s.Until("the drive", func() bool {
+		return strings.Contains(s.away.Run("events", "@", "--json").Out, "run.started") || !p.Running()
+	})
+	if !s.daemon.Kill() || !p.Running() {
+		t.Fatal("the run had ended before")
+	}
+	r := p.Wait()
+	if r.Code != 3 || strings.Contains(r.Out, "interrupted") || !strings.Contains(r.Err, "the run is left to the server; to follow it:\n  tipstaff watch ") || !strings.Contains(r.Err, "cannot be reached") {
+		t.Errorf("exit code %d\n%s\n%s", r.Code, r.Out, r.Err)
+	}
+}
+
 // Over TLS a server is known by its certificate, and nothing is said to another.
 func TestServerBehindTLS(t *testing.T) {
 	t.Parallel()
