@@ -345,6 +345,9 @@ func (r *Runner) Recover(ctx context.Context, foundBy string) error {
 		if rows, err = r.Store.Runs(ctx, flow.Query{Leased: true}); err != nil {
 			return explain(err, tipstaff.ID{})
 		}
+		if r.Pool != nil { // of what is elsewhere one look tells nothing: the database may have been away
+			rows = slices.DeleteFunc(rows, func(row flow.Row) bool { return row.Owner != nil && r.mayLive(*row.Owner) })
+		}
 	}
 	launched, err := r.Store.Runs(ctx, flow.Query{Launched: true, States: append([]string{string(tipstaff.Drafting)}, unfinished...)})
 	if err != nil {

@@ -262,7 +262,7 @@ func TestAdvanceAnswersWaitInTheQueue(t *testing.T) {
 }
 
 // After the database was away for long all heartbeats are old, and nobody is dead for it: a
-// server goes by what it has seen of the others.
+// server goes by what it has seen of the others, a command by processes that it can look at.
 func TestOldHeartbeatsAreNoDeath(t *testing.T) {
 	p := newPool(t)
 	a := p.server("a", 1)
@@ -279,10 +279,13 @@ func TestOldHeartbeatsAreNoDeath(t *testing.T) {
 		t.Errorf("it is %s, %v", got.Status, err)
 	}
 	wantTail(t, p.kinds(run), tipstaff.KindRunStarted)
-	config.Serves = false // a command has seen nothing, and goes by the age
+	config.Serves = false
+	p.check(runner.New(config).Recover(cli(), "ls"))
+	wantTail(t, p.kinds(run), tipstaff.KindRunStarted)
+	config.Alive = func(flow.Owner, time.Time, time.Time) bool { return false } // its process was looked for, and is gone
 	p.check(runner.New(config).Recover(cli(), "ls"))
 	if kinds := p.kinds(run); !slices.Contains(kinds, string(tipstaff.KindRunInterrupted)) {
-		t.Errorf("a command finds %v", kinds)
+		t.Errorf("of a process that is gone there stands %v", kinds)
 	}
 	p.cancel(run)
 }

@@ -109,8 +109,12 @@ func (r *Runner) lives(h flow.Hold) bool {
 	if h.Holder == r.Pool.Holder() {
 		return r.driving(h.Run)
 	}
-	return !r.isSilent(h.Holder) && r.Alive(h.Owner, r.Now(), r.Now())
+	return !r.isSilent(h.Holder) && r.mayLive(h.Owner)
 }
+
+// mayLive reports whether an owner may live, however old its heartbeat is: it cannot be looked
+// at, or its process is there.
+func (r *Runner) mayLive(o flow.Owner) bool { return r.Alive(o, r.Now(), r.Now()) }
 
 func (r *Runner) setSilent(holders map[string]bool) {
 	r.mu.Lock()
