@@ -153,7 +153,7 @@ func (d *daemon) end() {
 // run has the command do something in the workspace.
 func (d *daemon) run(args ...string) (string, error) {
 	d.t.Helper()
-	tipstaff, err := cmdtest.Command()
+	tipstaff, err := cmdtest.Released()
 	if err != nil {
 		d.t.Fatal(err)
 	}
