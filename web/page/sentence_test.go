@@ -51,12 +51,13 @@ func memberNames(t *testing.T) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	member := regexp.MustCompile(`json:"([a-z_]+)`)
 	for _, file := range append(files, "../../flow/body.go", "../../flow/errors.go", "../../task.go") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`json:"([a-z_]+)`).FindAllStringSubmatch(string(text), -1) {
+		for _, m := range member.FindAllStringSubmatch(string(text), -1) {
 			if !slices.Contains(names, m[1]) {
 				names = append(names, m[1])
 			}
@@ -81,7 +82,7 @@ func bodyOf(t *testing.T, names []string, value any) json.RawMessage {
 }
 
 func TestEveryKindHasASentence(t *testing.T) {
-	kinds := storedKinds(t)
+	kinds, names := storedKinds(t), memberNames(t)
 	for _, k := range kinds {
 		tell, ok := tellers[k]
 		if !ok {
@@ -96,7 +97,7 @@ func TestEveryKindHasASentence(t *testing.T) {
 			t.Errorf("an empty %s says %q", k, s)
 		}
 		for _, value := range []any{"word", 7, true, []string{"a", "b"}, map[string]any{"code": "c", "message": "m"}, nil} {
-			if s := sentence(&tipstaff.Event{Kind: k, Body: bodyOf(t, memberNames(t), value)}).Text; s == "" || strings.Contains(s, "%!") {
+			if s := sentence(&tipstaff.Event{Kind: k, Body: bodyOf(t, names, value)}).Text; s == "" || strings.Contains(s, "%!") {
 				t.Errorf("%s says %q", k, s)
 			}
 		}
