@@ -17,12 +17,17 @@ export GORACE = atexit_sleep_ms=0
 # What must run at full speed, and the binary that most tests start, is compiled as a release.
 # So are packages that start no goroutine and share nothing (imports_test.go sees to that):
 # the detector has nothing to find there, and makes their tests ten times as slow. And so are
-# tests that do their work by starting that binary.
+# tests that do their work by starting that binary; those of MCP look for races in make test-mcp.
 PLAIN      = CGO_ENABLED=0 $(GO) test -trimpath
 # What go test prints, and then what was skipped and why.
 REPORT     = $(GO) run $(RACE) ./test/report
 SEQUENTIAL = ./document ./journal ./provider/file ./skill ./workspace
-STARTING   = ./cmd/tipstaff ./docs
+STARTING   = ./cmd/tipstaff ./docs ./test/golden ./test/mcp
+# Tests that compute for long, one thing after another, in packages that have others for races.
+COMPUTING  = TestViewsOfLargeRuns|TestHostileTextsAddNothing|TestHostileTextOfKin|TestHostileRecords|TestJournalOfManyRecords|TestMomentsGoOnFromCopies|TestLayoutsByHand|TestListsOfManyRuns|TestHostileExports|TestAResultThatAPersonGivesIsTheStagesOutput
+COMPUTED   = ./runner ./web/page ./test/page
+# Tests wait about as long as they compute: three packages keep two cores busy.
+AT_ONCE    = -p $$(($$(nproc 2>/dev/null || echo 2) * 3 / 2))
 
 .PHONY: build demo generate test test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale test-engine deploy-lint shots test-python test-vendor test-schema check bench fuzz soak mutate clean
 
@@ -40,9 +45,11 @@ generate: ## Go and Python code for the wire, from core.proto
 
 test: build ## everything, race detector and shuffle on; then what must run at full speed
 	@scripts/mcp.sh --or-skip
-	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_FLOWTEST=sqlite TIPSTAFF_SIM=5s TIPSTAFF_MCP=$$(cat .cache/mcp/there) \
-		$(GO) test $(RACE) -ldflags=-w -json -vet=off -short -shuffle=on -timeout 20m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SEQUENTIAL) $(STARTING))") | $(REPORT)
-	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff $(PLAIN) -json -vet=off -short -shuffle=on -timeout 20m $(STARTING) | $(REPORT)
+	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_FLOWTEST=sqlite TIPSTAFF_SIM=5s \
+		$(GO) test $(RACE) $(AT_ONCE) -ldflags='-s -w' -json -vet=off -short -shuffle=on -timeout 20m -skip '^($(COMPUTING))$$' $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SEQUENTIAL) $(STARTING))") | $(REPORT)
+	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_MCP=$$(cat .cache/mcp/there) TIPSTAFF_MCP_COMMAND=$(CURDIR)/bin/tipstaff \
+		$(PLAIN) $(AT_ONCE) -json -vet=off -short -shuffle=on -timeout 20m $(STARTING) | $(REPORT)
+	$(PLAIN) -json -vet=off -short -shuffle=on -run '^($(COMPUTING))$$' $(COMPUTED) | $(REPORT)
 	TIPSTAFF_SIM=15s $(PLAIN) -json -vet=off -shuffle=on -run '^(TestSchedules|TestTheSameChoices.*|TestTooLarge.*)$$' ./flow/simtest ./flow ./runner ./test/rpc | $(REPORT)
 	TIPSTAFF_FLOWTEST=memory $(PLAIN) -json -vet=off -short -shuffle=on $(SEQUENTIAL) ./store | $(REPORT)
 	@scripts/python.sh test --or-skip

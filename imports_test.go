@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -427,16 +428,7 @@ func TestRootReadsNoClock(t *testing.T) {
 // The Makefile tests some packages without the race detector: in those nothing runs at the
 // same time as anything else, and nothing is shared.
 func TestSequentialPackages(t *testing.T) {
-	makefile, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, list, found := strings.Cut(string(makefile), "\nSEQUENTIAL = ")
-	list, _, _ = strings.Cut(list, "\n")
-	if !found || list == "" {
-		t.Fatal("the Makefile names none")
-	}
-	for _, pkg := range strings.Fields(list) {
+	for _, pkg := range strings.Fields(makefileValue(t, "SEQUENTIAL")) {
 		files, err := filepath.Glob(filepath.Join(pkg, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s has no files: %v", pkg, err)
@@ -462,4 +454,46 @@ func TestSequentialPackages(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Tests that the Makefile leaves out of those with the race detector are run without it:
+// every package that has one of that name is among those.
+func TestComputingTestsAreRun(t *testing.T) {
+	names, packages := makefileValue(t, "COMPUTING"), strings.Fields(makefileValue(t, "COMPUTED"))
+	declared, found := regexp.MustCompile(`(?m)^func (`+names+`)\(`), map[string]bool{}
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		for _, m := range declared.FindAllSubmatch(text, -1) {
+			found[string(m[1])] = true
+			if pkg := "./" + filepath.ToSlash(filepath.Dir(name)); !slices.Contains(packages, pkg) {
+				t.Errorf("%s has %s, and is not in COMPUTED", pkg, m[1])
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.SplitSeq(names, "|") {
+		if !found[name] {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}
+
+// makefileValue is the value of a variable of the Makefile.
+func makefileValue(t *testing.T, name string) string {
+	t.Helper()
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^` + name + ` += (.+)$`).FindSubmatch(makefile)
+	if found == nil {
+		t.Fatalf("the Makefile has no %s", name)
+	}
+	return string(found[1])
 }

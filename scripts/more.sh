@@ -32,6 +32,10 @@ fi
 if concerned 'gRPC clients of others' '^(rpc|pb|test/grpc)/|^scripts/rpc\.sh$'; then
 	make test-rpc
 fi
+if concerned 'MCP servers, with the race detector' '^(tool|test/mcp)/|^scripts/mcp\.sh$'; then
+	scripts/mcp.sh --or-skip
+	if [ "$(cat .cache/mcp/there)" ]; then make test-mcp; fi
+fi
 if concerned 'SDKs of vendors' '^(provider|test/referee)/'; then
 	make test-vendor
 fi
