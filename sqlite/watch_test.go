@@ -18,13 +18,17 @@ func TestPollIsCheap(t *testing.T) {
 	for i := range 1000 {
 		defer b.Watch(fmt.Sprint("run ", i), func(flow.Record) {})()
 	}
-	const polls = 200
-	start := time.Now()
-	for range polls {
-		b.db.writer.Poll()
+	const polls = 20
+	least := time.Hour
+	for range 10 { // the machine may be busy with something else
+		start := time.Now()
+		for range polls {
+			b.db.writer.Poll()
+		}
+		least = min(least, time.Since(start)/polls)
 	}
-	if each := time.Since(start) / polls; each > pollEvery/10 {
-		t.Errorf("a poll takes %v", each)
+	if least > pollEvery/10 {
+		t.Errorf("a poll takes %v", least)
 	}
 }
 

@@ -112,25 +112,38 @@ func TestMetaCarriesKeyAndTrace(t *testing.T) {
 func TestDeadServerFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t, map[string]string{"one": command(t), "two": command(t)})
-	o.says("ready", "one", tooltest.Echo, object{"text": "ready"})
-	waiting := make(chan error, 1)
-	go func() {
-		_, err := o.try(context.Background(), o.attempt("one", tooltest.Never, nil))
-		waiting <- err
-	}()
-	began := time.Now()
-	e := o.fails(tool.CodeUnavailable, "one", tooltest.Crash, nil)
-	contains(t, e.Message, "exit status 7")
-	contains(t, e.Message, "the disk is on fire")
-	if e.NotSent || e.Answered {
-		t.Errorf("nobody knows what became of it: %+v", e)
-	}
-	wantCode(t, tool.CodeUnavailable, nil, <-waiting)
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("it took %s", took)
-	}
+	withinASecond(t, func() time.Duration {
+		o.says("ready", "one", tooltest.Echo, object{"text": "ready"})
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := o.try(context.Background(), o.attempt("one", tooltest.Never, nil))
+			waiting <- err
+		}()
+		began := time.Now()
+		e := o.fails(tool.CodeUnavailable, "one", tooltest.Crash, nil)
+		contains(t, e.Message, "exit status 7")
+		contains(t, e.Message, "the disk is on fire")
+		if e.NotSent || e.Answered {
+			t.Errorf("nobody knows what became of it: %+v", e)
+		}
+		wantCode(t, tool.CodeUnavailable, nil, <-waiting)
+		return time.Since(began)
+	})
 	o.says("unharmed", "two", tooltest.Echo, object{"text": "unharmed"})
 	o.says("back", "one", tooltest.Echo, object{"text": "back"})
+}
+
+// withinASecond fails unless one of five tries takes no longer: the machine may be busy with
+// something else.
+func withinASecond(t *testing.T, try func() time.Duration) {
+	t.Helper()
+	took := try()
+	for n := 1; n < 5 && took > time.Second; n++ {
+		took = try()
+	}
+	if took > time.Second {
+		t.Errorf("it took %s", took)
+	}
 }
 
 func TestServerThatCannotStart(t *testing.T) {
@@ -163,14 +176,14 @@ func TestCancellationIsSentAndNotWaitedFor(t *testing.T) {
 	o := newOutside(t, map[string]string{"one": command(t)})
 	file := filepath.Join(o.dir, "cancelled")
 	o.says("ready", "one", tooltest.Echo, object{"text": "ready"})
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	began := time.Now()
-	_, err := o.try(ctx, o.attempt("one", tooltest.Never, object{"file": file}))
-	wantCode(t, flow.CodeTimeout, nil, err)
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("it took %s", took)
-	}
+	withinASecond(t, func() time.Duration {
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := o.try(ctx, o.attempt("one", tooltest.Never, object{"file": file}))
+		wantCode(t, flow.CodeTimeout, nil, err)
+		return time.Since(began)
+	})
 	o.says("still there", "one", tooltest.Echo, object{"text": "still there"})
 	o.until(func() bool { _, err := os.Stat(file); return err == nil })
 }

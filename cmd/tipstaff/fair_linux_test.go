@@ -72,21 +72,26 @@ func TestOneUserDoesNotKeepOutAnother(t *testing.T) {
 	if again, code := start(alice, hang, "first"); again != first || code != "" {
 		t.Errorf("a request that was answered before is answered %q, %s: want %s", again, code, first)
 	}
-	began := time.Now()
-	quick, code := start(bob, `{kind: plan, version: 1, root: {id: nap, kind: tool_call, tool: "mcp://builtin/sleep@1.0.0", args: {duration: 1ms}}}`)
-	if code != "" {
-		t.Fatal(code)
-	}
-	for state := ""; state != "completed"; {
-		answer, code, err := bob.do(bob.request(t.Context(), http.MethodGet, "/runs/"+quick, nil))
-		if err != nil || code != "" || time.Since(began) > time.Minute {
-			t.Fatalf("%s, %s, %v", answer, code, err)
+	quick, took := "", time.Hour
+	for try := 0; try < 5 && took > 2*time.Second; try++ { // the machine may be busy with something else
+		began := time.Now()
+		var code string
+		quick, code = start(bob, `{kind: plan, version: 1, root: {id: nap, kind: tool_call, tool: "mcp://builtin/sleep@1.0.0", args: {duration: 1ms}}}`)
+		if code != "" {
+			t.Fatal(code)
 		}
-		var now shown
-		w.Check(json.Unmarshal(answer, &now))
-		state = now.State
+		for state := ""; state != "completed"; {
+			answer, code, err := bob.do(bob.request(t.Context(), http.MethodGet, "/runs/"+quick, nil))
+			if err != nil || code != "" || time.Since(began) > time.Minute {
+				t.Fatalf("%s, %s, %v", answer, code, err)
+			}
+			var now shown
+			w.Check(json.Unmarshal(answer, &now))
+			state = now.State
+		}
+		took = time.Since(began)
 	}
-	if took := time.Since(began); took > 2*time.Second {
+	if took > 2*time.Second {
 		t.Errorf("the other's run took %v", took)
 	}
 	if _, code, _ := bob.do(bob.request(t.Context(), http.MethodGet, "/runs/"+last, nil)); code != "forbidden" {

@@ -309,7 +309,7 @@ func TestHostsThatAreNotTaken(t *testing.T) {
 }
 
 func TestASilentHostIsLost(t *testing.T) {
-	b := newBed(t, func(b *bed) { b.heartbeat = 300 * time.Millisecond })
+	b := newBed(t, func(b *bed) { b.heartbeat = time.Second })
 	c := b.as("alice")
 	_, done := c.begin(remote("falls-silent", "read"))
 	agent := &pb.HostedAgent{Name: "falls-silent", Effect: "read"}
