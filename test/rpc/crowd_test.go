@@ -14,14 +14,16 @@ import (
 	"github.com/tipstaff/tipstaff/pb"
 )
 
-const crowd = 100
-
-// A hundred runs at once on one server, each with a document, a limit and a user of its
+// A hundred runs, or forty, at once on one server, each with a document, a limit and a user of its
 // own: what one is told, may do and leaves behind is its own. When they have ended and
 // the server is closed, no goroutine is left.
 func TestACrowdDoesNotMix(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Run("crowd", func(t *testing.T) {
+		crowd := 100
+		if testing.Short() {
+			crowd = 40
+		}
 		b := newBed(t)
 		users := []*client{b.as("alice"), b.as("bob"), b.as("gateway")}
 		var all sync.WaitGroup
