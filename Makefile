@@ -24,8 +24,8 @@ REPORT     = $(GO) run $(RACE) ./test/report
 SEQUENTIAL = ./document ./journal ./provider/file ./skill ./workspace
 STARTING   = ./cmd/tipstaff ./docs ./test/golden ./test/mcp
 # Tests that compute for long, one thing after another, in packages that have others for races.
-COMPUTING  = TestViewsOfLargeRuns|TestTheSourcesAreClean|TestTheBrowsersCheckAgreesOnTheCorpus|TestHostileTextsAddNothing|TestHostileTextOfKin|TestHostileRecords|TestJournalOfManyRecords|TestMomentsGoOnFromCopies|TestLayoutsByHand|TestListsOfManyRuns|TestHostileExports|TestAResultThatAPersonGivesIsTheStagesOutput
-COMPUTED   = ./runner ./web/page ./test/page
+COMPUTING  = TestRepliesAreSmall|TestViewsOfLargeRuns|TestTheSourcesAreClean|TestTheBrowsersCheckAgreesOnTheCorpus|TestHostileTextsAddNothing|TestHostileTextOfKin|TestHostileRecords|TestJournalOfManyRecords|TestMomentsGoOnFromCopies|TestLayoutsByHand|TestListsOfManyRuns|TestHostileExports|TestAResultThatAPersonGivesIsTheStagesOutput
+COMPUTED   = . ./runner ./web/page ./test/page
 # Tests wait about as long as they compute: three packages keep two cores busy.
 AT_ONCE    = -p $$(($$(nproc 2>/dev/null || echo 2) * 3 / 2))
 

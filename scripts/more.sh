@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What make test leaves out because it compiles things anew: figures of the release, the
-# types on a Mac, the memory on a machine of 32 bits, gRPC clients of others, the SDKs of
-# vendors, coding CLIs, the control plane with programs of others, the web page in a browser, CUE. With --changed only what the changed files (scripts/changed.sh) concern.
+# types on a Mac, the memory on a machine of 32 bits, gRPC clients of others, MCP servers with
+# the race detector, the SDKs of vendors, coding CLIs, the control plane with programs of
+# others, the web page in a browser, CUE. With --changed only what the changed files (scripts/changed.sh) concern.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GO=${GO:-go}
