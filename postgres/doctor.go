@@ -75,7 +75,7 @@ func examineWaiting(ctx context.Context, x *store.Examination, q store.Querier, 
 	if unscheduled != nil && len(runs) > 0 {
 		lost, err := unscheduled(ctx, runs)
 		x.Failed("the engine", err)
-		runs, why = lost, "the engine does not know it, and will not have it driven"
+		runs, why = lost, "the engine is not going to have it driven"
 	}
 	for _, id := range runs {
 		on := ""

@@ -83,7 +83,9 @@ func (e *Engine) Schedule(ctx context.Context, run, host string) error {
 	return e.explain(err)
 }
 
-// Unscheduled returns those of the runs that no workflow will have driven.
+// Unscheduled returns those of the runs that no workflow is about to have driven: there is
+// none, or it waits for a signal or its timer. What was signalled to a server that did not
+// answer is lost.
 func (e *Engine) Unscheduled(ctx context.Context, runs []string) ([]string, error) {
 	var without []string
 	for _, run := range runs {
@@ -96,7 +98,8 @@ func (e *Engine) Unscheduled(ctx context.Context, runs []string) ([]string, erro
 			without = append(without, run)
 		case err != nil:
 			return nil, e.explain(err)
-		case d.GetWorkflowExecutionInfo().GetStatus() != enums.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		case d.GetWorkflowExecutionInfo().GetStatus() != enums.WORKFLOW_EXECUTION_STATUS_RUNNING,
+			len(d.GetPendingActivities()) == 0 && d.GetPendingWorkflowTask() == nil:
 			without = append(without, run)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
 )
 
@@ -163,13 +164,16 @@ func schedule(t *testing.T, e *Engine, run, host string) {
 // isOver waits until the workflow of a run has ended.
 func isOver(t *testing.T, e *Engine, limit time.Duration, run string) {
 	t.Helper()
-	until(t, limit, "the workflow has ended", func() bool {
-		without, err := e.Unscheduled(t.Context(), []string{run})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(without) == 1
-	})
+	until(t, limit, "the workflow has ended", func() bool { return ended(t, e, run) })
+}
+
+func ended(t *testing.T, e *Engine, run string) bool {
+	t.Helper()
+	d, err := e.client.DescribeWorkflowExecution(t.Context(), run, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.GetWorkflowExecutionInfo().GetStatus() != enums.WORKFLOW_EXECUTION_STATUS_RUNNING
 }
 
 func TestKilledWorkersRunsGoOnElsewhere(t *testing.T) {
@@ -412,8 +416,7 @@ func TestAHundredRunsOverTwoWorkers(t *testing.T) {
 		schedule(t, e, run, "")
 	}
 	until(t, time.Minute, "all workflows have ended", func() bool {
-		without, err := e.Unscheduled(t.Context(), runs)
-		return err == nil && len(without) == len(runs)
+		return !slices.ContainsFunc(runs, func(run string) bool { return !ended(t, e, run) })
 	})
 	t.Logf("%d drives of %d runs in %s, by host %v", by["ada"]+by["bob"], len(runs), time.Since(began).Round(time.Millisecond), by)
 	mu.Lock()
@@ -440,9 +443,27 @@ func TestUnknownNamespace(t *testing.T) {
 func TestUnscheduledRuns(t *testing.T) {
 	t.Parallel()
 	e := dial(t, address(t))
-	open, none := newRun(t), newRun(t)
-	schedule(t, e, open, "")
-	if got, err := e.Unscheduled(t.Context(), []string{open, none}); err != nil || !slices.Equal(got, []string{none}) {
+	runs := []string{newRun(t), newRun(t), newRun(t), newRun(t)}
+	none, waits, over, driven := runs[0], runs[1], runs[2], runs[3]
+	dir := lives(t.TempDir())
+	for _, run := range runs[1:] {
+		schedule(t, e, run, "") // for a worker that is yet to come
+	}
+	if got, err := e.Unscheduled(t.Context(), runs); err != nil || !slices.Equal(got, []string{none}) {
 		t.Errorf("%q, %v", got, err)
 	}
+	work(t, e, Worker{Drive: func(ctx context.Context, run string) (Outcome, error) {
+		switch run {
+		case waits:
+			return Outcome{Status: Parked}, nil
+		case over:
+			return Outcome{Status: Ended}, nil
+		}
+		return dir.drive(ctx, run)
+	}})
+	until(t, 10*time.Second, "one has ended, one waits, and one is driven", func() bool {
+		got, err := e.Unscheduled(t.Context(), runs)
+		return err == nil && slices.Equal(got, []string{none, waits, over}) && dir.has(driven, os.Getpid(), "began")
+	})
+	dir.end(t)
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -19,14 +20,14 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// bed is three servers over a database with a replica, and a proxy between each server and
-// each of the two.
+// bed is three servers over a database with a replica, scheduled by Temporal if they are to
+// be, and a proxy between each server and each of these.
 type bed struct {
 	*testing.T
 	*load
 	primary, replica *database
-	proxies          [][2]*proxy
-	stores           []string // the address of the store, as each machine has it
+	engine           *engine    // nil: the servers schedule drives themselves
+	proxies          [][]*proxy // of each machine: to primary, replica and engine
 	dice             *rand.Rand
 
 	left     int // runs that are yet to be started
@@ -38,9 +39,19 @@ type bed struct {
 // lease is longer than a server is believed that does not renew its leases.
 const lease = 30 * time.Second
 
-// newBed starts them. The clock of each server is ahead of that of the one before.
-func newBed(t *testing.T, ahead time.Duration) *bed {
+// conditions are what servers work under.
+type conditions struct {
+	ahead  time.Duration // the clock of each server, of that of the one before
+	engine bool          // Temporal schedules drives
+}
+
+// newBed starts them.
+func newBed(t *testing.T, under conditions) *bed {
 	t.Helper()
+	var e *engine
+	if under.engine {
+		e = newEngine(t)
+	}
 	n := newNetwork(t)
 	seed := uint64(time.Now().UnixNano())
 	if given := os.Getenv("TIPSTAFF_SCALE_SEED"); given != "" {
@@ -50,18 +61,22 @@ func newBed(t *testing.T, ahead time.Duration) *bed {
 		}
 	}
 	t.Logf("TIPSTAFF_SCALE_SEED=%d", seed)
-	b := &bed{T: t, load: newLoad(t, n), primary: newDatabase(t, "primary"), replica: newDatabase(t, "replica"), dice: rand.New(rand.NewPCG(seed, 1)), slots: make(chan struct{}, 8)}
+	b := &bed{T: t, engine: e, load: newLoad(t, n), primary: newDatabase(t, "primary"), replica: newDatabase(t, "replica"), dice: rand.New(rand.NewPCG(seed, 1)), slots: make(chan struct{}, 8)}
 	b.primary.create()
 	b.primary.start()
 	b.replica.follow(b.primary)
 	b.replica.start()
 	for i := range 3 {
 		m := newMachine(t, n, i)
-		m.skew = time.Duration(i-1) * ahead
+		m.skew = time.Duration(i-1) * under.ahead
 		b.machines = append(b.machines, m)
-		pair := [2]*proxy{newProxy(t, n.host(), b.primary.addr), newProxy(t, n.host(), b.replica.addr)}
-		b.proxies = append(b.proxies, pair)
-		b.stores = append(b.stores, fmt.Sprintf("postgres://tipstaff@%s:%s,%s:%s/postgres?target_session_attrs=read-write", n.host(), pair[0].port(), n.host(), pair[1].port()))
+		ways := []*proxy{newProxy(t, n.host(), b.primary.addr), newProxy(t, n.host(), b.replica.addr)}
+		m.store = fmt.Sprintf("postgres://tipstaff@%s,%s/postgres?target_session_attrs=read-write", ways[0].addr(), ways[1].addr())
+		if e != nil {
+			ways = append(ways, newProxy(t, n.host(), e.addr))
+			m.engine = "temporal://" + ways[2].addr()
+		}
+		b.proxies = append(b.proxies, ways)
 		b.furnish(m)
 	}
 	b.serve()
@@ -85,7 +100,7 @@ func (b *bed) serve() {
 		if i > 0 {
 			m.must(exec.Command("cp", "-a", filepath.Join(b.machines[0].dir, ".tipstaff"), m.dir).Run())
 		}
-		m.serve(b.stores[i])
+		m.serve()
 		m.awaitHealth(30 * time.Second)
 	}
 }
@@ -121,12 +136,12 @@ var faults = []fault{
 	{"a server killed and started again", func(b *bed, m *machine) {
 		m.kill()
 		time.Sleep(time.Second)
-		b.restart(m)
+		m.serve()
 	}},
 	{"a server killed, and long gone", func(b *bed, m *machine) {
 		m.kill()
 		time.Sleep(lease)
-		b.restart(m)
+		m.serve()
 	}},
 	{"a server that sleeps for longer than a lease", func(b *bed, m *machine) {
 		m.signal(syscall.SIGSTOP)
@@ -136,7 +151,7 @@ var faults = []fault{
 	{"a server that is told to end", func(b *bed, m *machine) {
 		m.drain()
 		time.Sleep(time.Second)
-		b.restart(m)
+		m.serve()
 	}},
 	{"the database killed", func(b *bed, _ *machine) {
 		b.primary.kill()
@@ -153,8 +168,8 @@ var faults = []fault{
 		if b.replica == nil {
 			return // it has
 		}
-		for _, pair := range b.proxies {
-			close(pair[0].silent)
+		for _, ways := range b.proxies {
+			ways[0].cut(true)
 		}
 		b.primary.kill()
 		time.Sleep(time.Second)
@@ -166,20 +181,8 @@ var faults = []fault{
 }
 
 func (b *bed) each(m *machine, f func(*proxy)) {
-	for i, other := range b.machines {
-		if other == m {
-			for _, p := range b.proxies[i] {
-				f(p)
-			}
-		}
-	}
-}
-
-func (b *bed) restart(m *machine) {
-	for i, other := range b.machines {
-		if other == m {
-			m.serve(b.stores[i])
-		}
+	for _, p := range b.proxies[slices.Index(b.machines, m)] {
+		f(p)
 	}
 }
 
@@ -190,10 +193,10 @@ func TestServersWhileThingsFail(t *testing.T) {
 	if testing.Short() {
 		runs, rounds = 60, 1
 	}
-	b := newBed(t, 0)
+	b := newBed(t, conditions{})
 	b.under(runs, func() {
 		for range rounds {
-			b.fail("", runs/rounds/len(faults))
+			b.fail(faults, "", runs/rounds)
 		}
 	})
 }
@@ -204,26 +207,27 @@ func TestServersWhoseClocksDiffer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes two minutes")
 	}
-	b := newBed(t, time.Minute)
+	b := newBed(t, conditions{ahead: time.Minute})
 	for i, m := range b.machines {
 		if got, want := m.clock(), time.Duration(i-1)*time.Minute; (got - want).Abs() > 5*time.Second {
 			t.Fatalf("the clock of %s is off by %s, not %s", m.name, got, want)
 		}
 	}
-	b.under(60, func() { b.fail("cable|killed|sleeps|reset", 8) })
+	b.under(60, func() { b.fail(faults, "cable|killed|sleeps|reset", 60) })
 }
 
 // fail has those things go wrong in turn, each for some machine, whose names a pattern
-// matches, and a share of the runs be started with each. TIPSTAFF_SCALE_FAULTS is a narrower one.
-func (b *bed) fail(pattern string, share int) {
+// matches, and a share of so many runs be started with each. TIPSTAFF_SCALE_FAULTS is a
+// narrower one.
+func (b *bed) fail(faults []fault, pattern string, runs int) {
 	only := regexp.MustCompile(os.Getenv("TIPSTAFF_SCALE_FAULTS"))
+	faults = slices.DeleteFunc(slices.Clone(faults), func(f fault) bool {
+		return !only.MatchString(f.name) || !regexp.MustCompile(pattern).MatchString(f.name)
+	})
 	for _, i := range b.dice.Perm(len(faults)) {
 		f, m := faults[i], b.machines[b.dice.IntN(len(b.machines))]
-		if !only.MatchString(f.name) || !regexp.MustCompile(pattern).MatchString(f.name) {
-			continue
-		}
 		began := time.Now()
-		b.burst(share)
+		b.burst(runs / len(faults))
 		time.Sleep(time.Duration(b.dice.IntN(2000)) * time.Millisecond)
 		f.do(b, m)
 		b.Logf("%s: %s, for %.0f s", m.name, f.name, time.Since(began).Seconds())
@@ -253,6 +257,7 @@ func (b *bed) under(runs int, during func()) {
 	b.Logf("%d runs, of which the last ended %.0f s after the last fault; gates of calls in doubt: %v", len(b.runs), time.Since(began).Seconds(), b.doubts)
 	b.verify()
 	for _, m := range b.machines {
+		m.awaitHealth(10 * time.Second)
 		for _, t := range m.trouble {
 			b.Errorf("a server has ended by itself: %s\n%s", t, m.said())
 		}
@@ -273,7 +278,7 @@ func (b *bed) burst(runs int) {
 	}
 }
 
-// verify has the command check every run that there is, children too.
+// verify has the command check every run that there is, children too, and the database.
 func (b *bed) verify() {
 	b.Helper()
 	ids, after := []string{}, ""
@@ -300,7 +305,7 @@ func (b *bed) verify() {
 	for range 4 {
 		all.Go(func() {
 			for id := range queue {
-				c := b.machines[0].command("postgres://tipstaff@"+b.primary.addr+"/postgres", "verify", id)
+				c := b.machines[0].command(b.primary.store(), "verify", id)
 				if out, err := c.CombinedOutput(); err != nil {
 					b.Errorf("verify %s: %v\n%s", id, err, out)
 				}
@@ -313,4 +318,11 @@ func (b *bed) verify() {
 	close(queue)
 	all.Wait()
 	b.Logf("%d journals verified", len(ids))
+	c := b.machines[0].command(b.primary.store(), "doctor")
+	if b.engine != nil {
+		c.Args = append(c.Args, "--engine", "temporal://"+b.engine.addr)
+	}
+	if out, err := c.CombinedOutput(); err != nil {
+		b.Errorf("doctor: %v\n%s", err, out)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -61,6 +62,8 @@ type machine struct {
 	addr   string // of its server
 	link   string // the near end of its cable
 	dir    string
+	store  string // its address, as this machine has it
+	engine string // the same of Temporal's; "": servers schedule drives themselves
 	skew   time.Duration
 	thread chan func() // runs functions on the thread that is in its namespaces
 
@@ -68,7 +71,7 @@ type machine struct {
 	server  *exec.Cmd
 	ended   chan struct{}
 	log     *os.File
-	trouble []string // how servers ended that nobody told to
+	trouble []string // how servers ended that had begun to serve, and nobody told to end
 }
 
 func newMachine(t *testing.T, n network, i int) *machine {
@@ -148,10 +151,21 @@ func (m *machine) command(store string, args ...string) *exec.Cmd {
 
 // serve starts the server, and again whenever it ends by itself, as what looks after a
 // server would, until it is killed.
-func (m *machine) serve(store string) {
-	c := m.command(store, "serve", "--addr", m.addr, "--grpc-addr", strings.TrimSuffix(m.addr, "8080")+"50051", "--allow-plaintext", "--no-page", "--shutdown-timeout", "5s", "--json")
+func (m *machine) serve() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.begin()
+}
+
+// begin is serve. Called with mu held.
+func (m *machine) begin() {
+	c := m.command(m.store, "serve", "--addr", m.addr, "--grpc-addr", strings.TrimSuffix(m.addr, "8080")+"50051", "--allow-plaintext", "--no-page", "--shutdown-timeout", "5s", "--json")
+	if m.engine != "" {
+		c.Args = append(c.Args, "--engine", m.engine)
+	}
 	c.Stdout, c.Stderr = m.log, m.log
-	var err error
+	said, err := m.log.Seek(0, io.SeekCurrent)
+	m.must(err)
 	m.on(func() {
 		c.SysProcAttr.Ptrace = m.skew != 0
 		if err = c.Start(); err == nil && m.skew != 0 {
@@ -160,22 +174,20 @@ func (m *machine) serve(store string) {
 	})
 	m.must(err)
 	ended := make(chan struct{})
-	m.mu.Lock()
 	m.server, m.ended = c, ended
-	m.mu.Unlock()
 	go func() {
 		err := c.Wait()
 		close(ended)
+		time.Sleep(time.Second)
 		m.mu.Lock()
-		unasked := m.server == c
-		if unasked {
+		defer m.mu.Unlock()
+		if m.server != c { // it was told to
+			return
+		}
+		if m.listened(said) { // else what it needs was not there
 			m.trouble = append(m.trouble, fmt.Sprint(m.name, ": ", err))
 		}
-		m.mu.Unlock()
-		if unasked {
-			time.Sleep(time.Second)
-			m.serve(store)
-		}
+		m.begin()
 	}()
 }
 
@@ -225,6 +237,12 @@ func (m *machine) awaitHealth(within time.Duration) (date string) {
 			m.Fatalf("%s does not answer: %v\n%s", m.name, err, m.said())
 		}
 	}
+}
+
+// listened reports whether a server has told where it listens, in what was said since.
+func (m *machine) listened(since int64) bool {
+	text, err := os.ReadFile(m.log.Name())
+	return err != nil || bytes.Contains(text[since:], []byte(`"grpc_addr":`))
 }
 
 // said is the end of what its servers have said.

@@ -9,7 +9,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,10 +22,7 @@ type database struct {
 	*testing.T
 	bin, disk, addr string
 	as              *syscall.Credential
-
-	mu     sync.Mutex
-	server *exec.Cmd
-	ended  chan struct{}
+	process
 }
 
 // diskSize is enough for all runs, and little to fill.
@@ -120,16 +116,8 @@ func (d *database) start() {
 			log, err := os.OpenFile(filepath.Join(d.disk, "..", filepath.Base(d.disk)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 			d.must(err)
 			c.Stdout, c.Stderr = log, log
-			d.must(c.Start())
+			d.must(d.begin(c))
 			log.Close()
-			ended := make(chan struct{})
-			go func() {
-				_ = c.Wait() // however it has ended
-				close(ended)
-			}()
-			d.mu.Lock()
-			d.server, d.ended = c, ended
-			d.mu.Unlock()
 		}
 		err := d.query("SELECT 1")
 		if err == nil {
@@ -138,28 +126,6 @@ func (d *database) start() {
 		if time.Now().After(deadline) {
 			d.Fatalf("the database does not answer: %v", err)
 		}
-	}
-}
-
-func (d *database) running() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.server == nil {
-		return false
-	}
-	select {
-	case <-d.ended:
-		return false
-	default:
-		return true
-	}
-}
-
-// kill is kill -9 of the server, whose processes end when they see that.
-func (d *database) kill() {
-	if d.running() {
-		_ = d.server.Process.Kill() // it may have ended
-		<-d.ended
 	}
 }
 

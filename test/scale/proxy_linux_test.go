@@ -7,17 +7,20 @@ import (
 	"time"
 )
 
-// proxy stands between a machine and a database, and can be told to fail.
+// proxy stands between a machine and a database, or Temporal, and can be told to fail.
 type proxy struct {
 	listener net.Listener
 	to       string
 
 	mu     sync.Mutex
 	delay  time.Duration // of what goes either way
-	silent chan struct{} // closed when what lies behind is gone without a word
+	silent chan struct{} // until it is closed, what lies behind is gone without a word
 	ended  chan struct{}
 	conns  map[*net.TCPConn]bool
 }
+
+// closed is what a proxy has for silence that it does not keep.
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 func newProxy(t *testing.T, host, to string) *proxy {
 	t.Helper()
@@ -25,7 +28,7 @@ func newProxy(t *testing.T, host, to string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{listener: l, to: to, conns: map[*net.TCPConn]bool{}, silent: make(chan struct{}), ended: make(chan struct{})}
+	p := &proxy{listener: l, to: to, conns: map[*net.TCPConn]bool{}, silent: closed, ended: make(chan struct{})}
 	go p.accept()
 	t.Cleanup(func() {
 		l.Close()
@@ -35,10 +38,7 @@ func newProxy(t *testing.T, host, to string) *proxy {
 	return p
 }
 
-func (p *proxy) port() string {
-	_, port, _ := net.SplitHostPort(p.listener.Addr().String())
-	return port
-}
+func (p *proxy) addr() string { return p.listener.Addr().String() }
 
 func (p *proxy) accept() {
 	for {
@@ -121,12 +121,25 @@ func (p *proxy) slow(by time.Duration) {
 	p.delay = by
 }
 
-// hush does not return any more once what lies behind is gone.
+// cut has nothing arrive any more, or again.
+func (p *proxy) cut(off bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if off {
+		p.silent = make(chan struct{})
+	} else {
+		close(p.silent)
+	}
+}
+
+// hush does not return while what lies behind is gone.
 func (p *proxy) hush() {
+	p.mu.Lock()
+	silent := p.silent
+	p.mu.Unlock()
 	select {
-	case <-p.silent:
-		<-p.ended
-	default:
+	case <-silent:
+	case <-p.ended:
 	}
 }
 

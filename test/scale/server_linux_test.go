@@ -80,7 +80,7 @@ func (b *bed) answers(m *machine, path string) int {
 
 // A server that has died, and one that sleeps, are missed: others drive their runs.
 func TestRunsOfALostServerAreTakenUp(t *testing.T) {
-	b := newBed(t, 0)
+	b := newBed(t, conditions{})
 	for i, lose := range []func(*machine){(*machine).kill, func(m *machine) { m.signal(syscall.SIGSTOP) }} {
 		m := b.machines[i]
 		runs := b.begin(m, 10)
@@ -104,7 +104,7 @@ func TestRunsOfALostServerAreTakenUp(t *testing.T) {
 
 // A server that is told to end is not given work any more, and hands its runs over.
 func TestAServerThatIsToldToEndHandsOver(t *testing.T) {
-	b := newBed(t, 0)
+	b := newBed(t, conditions{})
 	m := b.machines[0]
 	runs := b.begin(m, 10)
 	pid := m.server.Process.Pid
@@ -121,7 +121,7 @@ func TestAServerThatIsToldToEndHandsOver(t *testing.T) {
 
 // A server whose database does not answer is alive, and should not be given work.
 func TestAServerWithoutItsDatabaseIsNotReady(t *testing.T) {
-	b := newBed(t, 0)
+	b := newBed(t, conditions{})
 	m := b.machines[0]
 	ready := func(want int) func() bool { return func() bool { return b.answers(m, "/readyz") == want } }
 	b.until(5*time.Second, "it is ready", ready(200))
