@@ -89,19 +89,19 @@ test-web: build ## the web page in a browser
 	@scripts/web.sh
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_WEB=1 $(GO) test $(RACE) -count=1 -timeout 45m -run '^TestBrowser' ./test/page
 
-test-scale: build ## the store over Postgres, with payloads in an S3 bucket, with servers of their own; servers that share it, while things fail
+test-scale: build ## the store over Postgres, with payloads in an S3 bucket, with servers of their own; servers that share it, by themselves and under Temporal, while things fail
 	scripts/postgres.sh scripts/s3.sh $(GO) test $(RACE) -count=1 -shuffle=on -timeout 40m -short ./postgres ./store/bucket
 	scripts/postgres.sh env $(PLAIN) -count=1 -v -p 1 -run '^TestSimulatedInPostgres$$' ./plan ./pipeline ./agent
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh scripts/s3.sh env $(PLAIN) -count=1 -timeout 10m -run '^TestLargePayloads' ./cmd/tipstaff
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh env $(PLAIN) -count=1 -timeout 20m -run 'StoreCopy|DoctorOfADatabase|GoldenInPostgres' ./cmd/tipstaff ./test/golden
-	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh env $(PLAIN) -count=1 -v -timeout 60m ./test/scale
+	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh scripts/temporal.sh env $(PLAIN) -count=1 -v -timeout 80m ./test/scale
 
 deploy-lint: ## the files in deploy, by linters of others
 	@scripts/deploy.sh
 
 test-engine: build ## runs that Temporal schedules, with a server of its own; it takes minutes to compile
 	scripts/temporal.sh $(GO) test $(RACE) -count=1 -shuffle=on -timeout 15m ./temporal
-	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh scripts/temporal.sh $(PLAIN) -count=1 -timeout 15m -run Engine ./cmd/tipstaff
+	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh scripts/temporal.sh env $(PLAIN) -count=1 -timeout 15m -run Engine ./cmd/tipstaff
 
 shots: build ## every page in both themes and two widths, as .cache/shots/*.png
 	@scripts/web.sh

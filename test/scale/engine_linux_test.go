@@ -1,8 +1,8 @@
 package scale
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -66,23 +66,6 @@ func (e *engine) command(args ...string) ([]byte, error) {
 	return exec.Command(e.cli, append(args, "--address", e.addr, "--command-timeout", "5s")...).CombinedOutput()
 }
 
-// driven is a run whose workflow goes on; "": there is none.
-func (e *engine) driven() string {
-	out, err := e.command("workflow", "list", "--query", "ExecutionStatus='Running'", "--limit", "1", "--output", "json")
-	var all []struct {
-		Execution struct {
-			ID string `json:"workflowId"`
-		} `json:"execution"`
-	}
-	if err == nil {
-		err = json.Unmarshal(out, &all)
-	}
-	if err != nil || len(all) == 0 {
-		return ""
-	}
-	return all[0].Execution.ID
-}
-
 // engineFaults are what else goes wrong where Temporal schedules drives.
 var engineFaults = slices.Concat(kills(), []fault{
 	{"cut off from Temporal for longer than it is missed", func(b *bed, m *machine) {
@@ -93,17 +76,16 @@ var engineFaults = slices.Concat(kills(), []fault{
 	}},
 	{"a workflow terminated in Temporal", func(b *bed, _ *machine) {
 		var run string
-		b.until(time.Minute, "a workflow is terminated", func() bool {
-			run = b.engine.driven()
-			_, err := b.engine.command("workflow", "terminate", "--workflow-id", run)
-			return err == nil
-		})
-		b.until(time.Minute, "its run goes on", func() bool { return b.goesOn(run) })
+		b.until(time.Minute, "a run is driven", func() bool { run = b.driving(); return run != "" })
+		if out, err := b.engine.command("workflow", "terminate", "--workflow-id", run); err != nil {
+			b.Errorf("temporal: %v\n%s", err, out)
+		}
+		b.until(time.Minute, "it goes on", func() bool { return b.goesOn(run) })
 	}},
 })
 
 // kills are those of the database, a server and Temporal, in every order, each before those
-// that were killed before are back. They come back in that order too.
+// that were killed before are back. They come back in any order.
 func kills() (all []fault) {
 	victims := []struct {
 		name        string
@@ -120,13 +102,30 @@ func kills() (all []fault) {
 				victims[i].kill(b, m)
 				time.Sleep(time.Duration(b.dice.IntN(1500)) * time.Millisecond)
 			}
-			for _, i := range order {
+			for _, i := range b.dice.Perm(len(order)) {
 				victims[i].start(b, m)
 				time.Sleep(time.Duration(b.dice.IntN(1500)) * time.Millisecond)
 			}
 		}})
 	}
 	return all
+}
+
+// driving is a run in the middle of a long step; "": there is none.
+func (b *bed) driving() string {
+	b.mu.Lock()
+	runs := maps.Clone(b.runs)
+	b.mu.Unlock()
+	for run, key := range runs {
+		var s state
+		if key%len(programs) != slow {
+			continue
+		}
+		if _, err := b.ask(b.any(), http.MethodGet, "/runs/"+run, nil, &s); err == nil && s.Status == "running" {
+			return run
+		}
+	}
+	return ""
 }
 
 // goesOn resumes a run whose drive was broken off with its workflow, as somebody has to who
@@ -148,7 +147,7 @@ func (b *bed) goesOn(run string) bool {
 func TestServersOfAnEngineWhileThingsFail(t *testing.T) {
 	runs, rounds, which := 600, 2, ""
 	if testing.Short() {
-		runs, rounds, which = 45, 1, "one after the other|sleeps|Temporal"
+		runs, rounds, which = 90, 1, "one after the other|sleeps|Temporal"
 	}
 	all := slices.Concat(faults, engineFaults)
 	b := newBed(t, conditions{engine: true})

@@ -109,7 +109,22 @@ root:
     - {id: child, kind: sub_dispatch, skill: skill://below@1.0.0, inputs: {key: "${input.key}"}, accept: auto}
     - {id: last, kind: tool_call, tool: mcp://builtin/exec@1.0.0, args: {argv: [sh, -c, "echo $0 | tee -a EFFECTS", "${input.key}/last"]}}
 outputs: {first: "${first.output.stdout}", below: "${child.output.made}", last: "${last.output.stdout}"}
+`, `
+kind: plan
+version: 1
+name: slow
+inputs: {key: {type: string}}
+root:
+  kind: sequential
+  children:
+    - {id: first, kind: tool_call, tool: mcp://builtin/exec@1.0.0, args: {argv: [sh, -c, "echo $0 | tee -a EFFECTS", "${input.key}/first"]}}
+    - {id: nap, kind: tool_call, tool: mcp://builtin/sleep@1.0.0, args: {duration: 10s}}
+    - {id: last, kind: tool_call, tool: mcp://builtin/exec@1.0.0, args: {argv: [sh, -c, "echo $0 | tee -a EFFECTS", "${input.key}/last"]}}
+outputs: {first: "${first.output.stdout}", last: "${last.output.stdout}"}
 `}
+
+// slow is the program of runs that are likely to be driven when something happens.
+const slow = 3
 
 // ends are the outputs of undisturbed runs, with KEY for what they are called by, and how
 // many effects they have.
@@ -120,6 +135,7 @@ var ends = []struct {
 	{`{"asked":"approve","first":"KEY/first\n","last":"KEY/last\n"}`, []string{"first", "last"}},
 	{`{"first":"KEY/first\n","flaky":"well","last":"KEY/last\n"}`, []string{"first", "last"}},
 	{`{"below":"KEY/below\n","first":"KEY/first\n","last":"KEY/last\n"}`, []string{"first", "below", "last"}},
+	{`{"first":"KEY/first\n","last":"KEY/last\n"}`, []string{"first", "last"}},
 }
 
 // load is what the servers are given to do, and the person who answers what they ask.
