@@ -461,7 +461,7 @@ func TestUnscheduledRuns(t *testing.T) {
 		}
 		return dir.drive(ctx, run)
 	}})
-	until(t, 10*time.Second, "one has ended, one waits, and one is driven", func() bool {
+	until(t, 30*time.Second, "one has ended, one waits, and one is driven", func() bool {
 		got, err := e.Unscheduled(t.Context(), runs)
 		return err == nil && slices.Equal(got, []string{none, waits, over}) && dir.has(driven, os.Getpid(), "began")
 	})
