@@ -76,10 +76,13 @@ var engineFaults = slices.Concat(kills(), []fault{
 	}},
 	{"a workflow terminated in Temporal", func(b *bed, _ *machine) {
 		var run string
-		b.until(time.Minute, "a run is driven", func() bool { run = b.driving(); return run != "" })
-		if out, err := b.engine.command("workflow", "terminate", "--workflow-id", run); err != nil {
-			b.Errorf("temporal: %v\n%s", err, out)
-		}
+		b.until(time.Minute, "a workflow is terminated", func() bool {
+			if run = b.driving(); run == "" {
+				return false
+			}
+			_, err := b.engine.command("workflow", "terminate", "--workflow-id", run)
+			return err == nil // else it has just ended
+		})
 		b.until(time.Minute, "it goes on", func() bool { return b.goesOn(run) })
 	}},
 })
