@@ -14,6 +14,8 @@ import (
 	"go.temporal.io/sdk/log"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 // Options of an engine.
@@ -85,7 +87,7 @@ func (e *Engine) Schedule(ctx context.Context, run, host string) error {
 
 // Unscheduled returns those of the runs that no workflow is about to have driven: there is
 // none, or it waits for a signal or its timer. What was signalled to a server that did not
-// answer is lost.
+// answer is lost. With an error come those that were found before.
 func (e *Engine) Unscheduled(ctx context.Context, runs []string) ([]string, error) {
 	var without []string
 	for _, run := range runs {
@@ -97,7 +99,7 @@ func (e *Engine) Unscheduled(ctx context.Context, runs []string) ([]string, erro
 		case errors.As(err, &none):
 			without = append(without, run)
 		case err != nil:
-			return nil, e.explain(err)
+			return without, e.explain(err)
 		case d.GetWorkflowExecutionInfo().GetStatus() != enums.WORKFLOW_EXECUTION_STATUS_RUNNING,
 			len(d.GetPendingActivities()) == 0 && d.GetPendingWorkflowTask() == nil:
 			without = append(without, run)
@@ -123,7 +125,7 @@ func (e *Engine) explain(err error) error {
 	case errors.As(err, &refused):
 		return fmt.Errorf("the Temporal server at %s refuses these credentials for the namespace %q: TEMPORAL_API_KEY, or TEMPORAL_TLS_CLIENT_CERT_PATH and TEMPORAL_TLS_CLIENT_KEY_PATH, hold them: %w", e.host, e.namespace, err)
 	case errors.As(err, &silent), errors.As(err, &late), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the Temporal server at %s does not answer: %w", e.host, err)
+		return &tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: fmt.Sprintf("the Temporal server at %s does not answer: %v", e.host, err), Err: err}
 	}
 	return fmt.Errorf("the Temporal server at %s: %w", e.host, err)
 }

@@ -19,6 +19,8 @@ import (
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 // TestMain is a worker too, in processes that tests start to kill them.
@@ -357,7 +359,7 @@ func TestAServerThatIsKilledHarmsNoRun(t *testing.T) {
 	time.Sleep(time.Second) // so that the server has noticed
 	kill()
 	time.Sleep(12 * time.Second) // in which heartbeats go nowhere
-	if err := e.Schedule(t.Context(), parked, ""); err == nil || !strings.Contains(err.Error(), "does not answer") {
+	if err := e.Schedule(t.Context(), parked, ""); tipstaff.CodeOf(err) != tipstaff.StoreUnavailable || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("a server that is gone: %v", err)
 	}
 	if got := dir.of(driven); len(got) != 1 {
