@@ -61,16 +61,19 @@ func examineBlobs(ctx context.Context, x *store.Examination, q store.Querier) {
 const waitsFor = time.Minute
 
 // examineWaiting looks for runs that nobody is going to drive: those that wait in the queue,
-// and those whose timer has come, for long.
+// and those whose timer has come, for long; and those that an engine has left.
 func examineWaiting(ctx context.Context, x *store.Examination, q store.Querier, unscheduled func(context.Context, []string) ([]string, error)) {
 	hosts, runs := map[string]string{}, []string{}
 	before := x.Now.Add(-waitsFor).UnixNano()
+	waits := `queued = 1 AND updated < ? OR owned = 'run.parked' AND wake_at < ? AND driver IN ('daemon', 'engine')`
+	if unscheduled != nil {
+		waits += ` OR owned = 'run.interrupted' AND driver = 'engine'`
+	}
 	x.Query(q.Query(ctx, func(r store.Row) error {
 		runs = append(runs, r.Text(0))
 		hosts[r.Text(0)] = r.Text(1)
 		return nil
-	}, `SELECT id, host FROM runs WHERE holder IS NULL AND state NOT IN ('completed', 'failed', 'cancelled')
-		AND (queued = 1 AND updated < ? OR owned = 'run.parked' AND wake_at < ? AND driver IN ('daemon', 'engine')) ORDER BY n`, before, before))
+	}, `SELECT id, host FROM runs WHERE holder IS NULL AND state NOT IN ('completed', 'failed', 'cancelled') AND (`+waits+`) ORDER BY n`, before, before))
 	why, remedy := "it has waited for a server for more than a minute", "see that servers run, and have places: tipstaff serve"
 	if unscheduled != nil && len(runs) > 0 {
 		lost, err := unscheduled(ctx, runs)

@@ -171,8 +171,10 @@ func TestAnEnginesWorkflowIsTerminated(t *testing.T) {
 	if r := follower.Wait(); !strings.Contains(r.Out, `"outcome":"interrupted"`) {
 		t.Errorf("the follower says %v", r)
 	}
+	w.Must(1, "doctor").Says(t, "warning: run_waits: run "+run+": the engine is not going to have it driven", "tipstaff resume "+run)
 	again := w.Start("resume", run, "--unattended", "--json")
 	w.Until("it is driven again", func() bool { return len(w.driven(run)) == 2 })
+	w.Must(0, "doctor")
 	w.Must(0, "cancel", run)
 	again.Must(8)
 }
