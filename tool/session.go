@@ -216,9 +216,24 @@ func (c *mcpSession) call(ctx context.Context, r request) (reply, error) {
 	_, err := c.sdk.CallTool(ctx, p)
 	got := c.wire.finish(x)
 	if err != nil {
+		c.giveUp(ctx, x, got)
 		err = c.wire.why(err)
 	}
 	return got, err
+}
+
+// giveUp sees to it that the server is told of a call that was given up before whoever gave
+// it up goes on, and perhaps closes the session: the SDK tells it on the side. A server that
+// reads nothing is not waited for. Over HTTP the request itself ends.
+func (c *mcpSession) giveUp(ctx context.Context, x *exchange, got reply) {
+	if ctx.Err() == nil || !got.sent || c.wire.shown {
+		return
+	}
+	select {
+	case <-x.given:
+	case <-c.done:
+	case <-time.After(cancelLimit):
+	}
 }
 
 const (

@@ -35,8 +35,9 @@ type wire struct {
 
 // exchange is one request and what came back for it.
 type exchange struct {
-	token string // progress token
-	trace string // trace context; "": none
+	token string        // progress token
+	trace string        // trace context; "": none
+	given chan struct{} // has something when the server was told that the call is given up
 
 	// Guarded by wire.mu.
 	id    jsonrpc.ID
@@ -88,6 +89,12 @@ func (t *tap) Write(ctx context.Context, m jsonrpc.Message) error {
 	if ours && errors.Is(err, errNotWritten) { // not one byte of it
 		t.wire.rejected(request.ID)
 	}
+	if x != nil && ok && request.Method == methodCancelled {
+		select {
+		case x.given <- struct{}{}:
+		default:
+		}
+	}
 	return err
 }
 
@@ -111,6 +118,7 @@ const (
 	methodProgress    = "notifications/progress"
 	methodLog         = "notifications/message"
 	methodListChanged = "notifications/tools/list_changed"
+	methodCancelled   = "notifications/cancelled"
 )
 
 // notOffered are requests by which a server asks for something in the middle of a
@@ -202,7 +210,7 @@ func (w *wire) begin(ctx context.Context, onProgress func(progress)) (context.Co
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tokens++
-	x := &exchange{token: strconv.Itoa(w.tokens), progress: onProgress}
+	x := &exchange{token: strconv.Itoa(w.tokens), progress: onProgress, given: make(chan struct{}, 1)}
 	w.byToken[x.token] = x
 	return context.WithValue(ctx, exchangeKey{}, x), x
 }

@@ -153,7 +153,11 @@ func (c *mcpClient) endToEnd() {
 		c.Fatalf("watched: %+v", w)
 	}
 	run := map[string]any{"run_id": s.Run}
-	if r := c.call("", "run_resume", run); r.Outcome != tipstaff.ResumeUndecided || r.Pid != 0 || len(r.Gates) != 1 {
+	r := c.call("", "run_resume", run)
+	for r.Outcome == tipstaff.ResumeRunning && time.Since(began) < time.Minute { // it is about to park
+		r = c.call("", "run_resume", run)
+	}
+	if r.Outcome != tipstaff.ResumeUndecided || r.Pid != 0 || len(r.Gates) != 1 {
 		c.Errorf("resumed undecided: %+v", r)
 	}
 	if p := c.call("", "pending_decisions", nil); p.Total != 1 {
