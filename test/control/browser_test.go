@@ -21,7 +21,7 @@ func TestBrowser(t *testing.T) {
 	chromium := perhaps(t, "/usr/bin/chromium")
 	address := freeAddress(t)
 	d := b.serve("--addr", address)
-	run := d.submit(busy(16, 150))
+	run := d.submit(busy(60, 150)) // it must not end before a slow browser is there
 
 	kinds := []tipstaff.Kind{tipstaff.KindIntentDraft, tipstaff.KindIntentCompiled, tipstaff.KindIntentAccept, tipstaff.KindPlanProposed, tipstaff.KindRunQueued,
 		tipstaff.KindRunStarted, tipstaff.KindRunInterrupted, tipstaff.KindRunResumed, tipstaff.KindEffectIntended, tipstaff.KindEffectFinished,
