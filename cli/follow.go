@@ -122,7 +122,7 @@ func (f *follower) show(ctx context.Context, drives bool) (tipstaff.Driven, erro
 					f.take(ev)
 				}
 			}
-			if d.State == "" && f.a.server != "" { // it cannot be reached: what becomes of the run it alone knows
+			if d.State == "" && f.a.server != "" { // the server cannot be reached, and it alone knows what becomes of the run
 				return d, d.Err
 			}
 			if err := f.catchUp(context.WithoutCancel(ctx)); err != nil {

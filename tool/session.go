@@ -230,7 +230,7 @@ func (c *mcpSession) giveUp(ctx context.Context, x *exchange, got reply) {
 		return
 	}
 	select {
-	case <-x.given:
+	case <-x.told:
 	case <-c.done:
 	case <-time.After(cancelLimit):
 	}

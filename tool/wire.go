@@ -37,7 +37,7 @@ type wire struct {
 type exchange struct {
 	token string        // progress token
 	trace string        // trace context; "": none
-	given chan struct{} // has something when the server was told that the call is given up
+	told  chan struct{} // has something when the server was told that the call is given up
 
 	// Guarded by wire.mu.
 	id    jsonrpc.ID
@@ -91,7 +91,7 @@ func (t *tap) Write(ctx context.Context, m jsonrpc.Message) error {
 	}
 	if x != nil && ok && request.Method == methodCancelled {
 		select {
-		case x.given <- struct{}{}:
+		case x.told <- struct{}{}:
 		default:
 		}
 	}
@@ -210,7 +210,7 @@ func (w *wire) begin(ctx context.Context, onProgress func(progress)) (context.Co
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tokens++
-	x := &exchange{token: strconv.Itoa(w.tokens), progress: onProgress, given: make(chan struct{}, 1)}
+	x := &exchange{token: strconv.Itoa(w.tokens), progress: onProgress, told: make(chan struct{}, 1)}
 	w.byToken[x.token] = x
 	return context.WithValue(ctx, exchangeKey{}, x), x
 }

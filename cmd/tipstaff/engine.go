@@ -18,9 +18,6 @@ import (
 // rescheduleEvery is how often a server looks for runs that the engine has lost.
 const rescheduleEvery = time.Minute
 
-// mostAsked is of how many queued runs the engine is asked at a time: each is a call.
-const mostAsked = 1000
-
 // schedule has an engine schedule the drives of runs. A command that only looks needs none.
 func (s *session) schedule(ctx context.Context, config *runner.Config, o cli.OpenOptions) (err error) {
 	if o.Store == "" {
@@ -78,7 +75,7 @@ func outcome(d tipstaff.Driven, err error, host string) temporal.Outcome {
 // reschedule tells the engine of runs that wait for it and that it does not know: whoever
 // queued them could not reach it, or it has lost its own database.
 func (s *session) reschedule(ctx context.Context) error {
-	rows, err := s.store.Runs(ctx, flow.Query{Queued: true, Limit: mostAsked})
+	rows, err := s.store.Runs(ctx, flow.Query{Queued: true})
 	if err != nil {
 		return unusable(err)
 	}

@@ -43,8 +43,10 @@ func Outside(t testing.TB, bed flowtest.Bed) Ground {
 	t.Cleanup(func() { close(o.calls) })
 	return func() (Log, string) {
 		l := &stored{o: o, watchers: map[int]func(flow.Record){}}
-		o.do(func() { l.run, l.err = bed.NewRun() })
-		l.must()
+		var err error
+		if o.do(func() { l.run, err = bed.NewRun() }); err != nil {
+			panic(err)
+		}
 		return l, l.run
 	}
 }
@@ -67,18 +69,11 @@ func (o *outside) do(call func()) {
 type stored struct {
 	o   *outside
 	run string
-	err error // of a call that cannot fail
 
 	mu       sync.Mutex
 	watchers map[int]func(flow.Record)
 	next     int
 	told     int64 // up to this record
-}
-
-func (l *stored) must() {
-	if l.err != nil {
-		panic(l.err)
-	}
 }
 
 func (l *stored) Acquire(_ context.Context, run string, owner flow.Owner) (lease flow.Lease, err error) {
@@ -135,8 +130,10 @@ func (l *stored) Decide(run, gate string, d flow.Decision) (err error) {
 }
 
 func (l *stored) Records(run string) (records []flow.Record) {
-	l.o.do(func() { records, l.err = l.o.bed.Records(run) })
-	l.must()
+	var err error
+	if l.o.do(func() { records, err = l.o.bed.Records(run) }); err != nil {
+		panic(err)
+	}
 	return records
 }
 
