@@ -2,12 +2,16 @@ package postgres
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/url"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +22,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/store"
+	"github.com/tipstaff/tipstaff/store/files"
 	"github.com/tipstaff/tipstaff/store/storetest"
 )
 
@@ -310,7 +315,52 @@ func TestNewsFromElsewhere(t *testing.T) {
 		times = append(times, time.Since(start))
 	}
 	slices.Sort(times)
-	t.Logf("heard after %v, at most %v (limit 250 ms)", times[len(times)/2], times[len(times)-1])
+	median := times[len(times)/2]
+	t.Logf("heard after %v, at most %v (limit 250 ms)", median, times[len(times)-1])
+	if median > 250*time.Millisecond {
+		t.Errorf("half of the news take longer than %v", median)
+	}
+}
+
+// Whoever has the database can sign nothing: no private key is in it, in any writing.
+func TestKeysStayOutOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, yes)
+	c.acquire(c.stores[0], c.create())
+	names, err := filepath.Glob(filepath.Join(c.folder, "*", "*.key"))
+	if err != nil || len(names) != 2 {
+		t.Fatalf("the keys are %v, %v", names, err)
+	}
+	var tables []string
+	list := func(r store.Row) error { tables = append(tables, r.Text(0)); return nil }
+	if err := c.stores[0].db.Query(t.Context(), list, `SELECT table_name::text FROM information_schema.tables WHERE table_schema = current_schema()`); err != nil || len(tables) < 10 {
+		t.Fatalf("the tables are %v, %v", tables, err)
+	}
+	var all strings.Builder
+	for _, table := range tables {
+		add := func(r store.Row) error { all.WriteString(r.Text(0)); return nil }
+		if err := c.stores[0].db.Query(t.Context(), add, `SELECT coalesce(string_agg(t::text, ' '), '') FROM `+quoted(table)+` t`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds := func(seed []byte) bool {
+		text := hex.EncodeToString(seed)
+		return strings.Contains(all.String(), text) || strings.Contains(all.String(), hex.EncodeToString([]byte(text))) ||
+			strings.Contains(all.String(), base64.RawStdEncoding.EncodeToString(seed))
+	}
+	for _, name := range names {
+		key, err := files.ReadPrivate(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if holds(key.Seed()) {
+			t.Errorf("the database has %s", filepath.Base(name))
+		}
+		public, err := hex.DecodeString(key.Public().String())
+		if err != nil || !holds(public) { // which stands in the records: the search finds what is there
+			t.Errorf("the public part of %s is not found, %v", filepath.Base(name), err)
+		}
+	}
 }
 
 // The memory's log is one for all: no number is missing or there twice, and the chain holds.
