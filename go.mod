@@ -101,6 +101,8 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 )
 
+require github.com/google/licensecheck v0.3.1 // indirect
+
 tool (
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc
 	google.golang.org/protobuf/cmd/protoc-gen-go

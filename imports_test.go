@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +27,7 @@ var levels = map[string]int{
 	"plan": 2, "pipeline": 2, "agent": 2, "store": 2, "store/files": 2, "store/bucket": 2, "process": 2,
 	"runner": 3, "telemetry": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,
 	"cli": 4, "rpc": 4, "web": 4, "web/page": 4, "mcpserver": 4, "e2e": 4, "test/cmdtest": 4,
-	"cmd/tipstaff": 5, "cmd/bench": 5, "test/mcp": 5, "test/clis": 5, "test/grpc": 5, "test/control": 5, "test/scale": 5, "test/mutate": 5, "test/report": 5, "test/webtest": 5, "test/pgtest": 5, "examples/fileserver": 5,
+	"cmd/tipstaff": 5, "cmd/bench": 5, "test/mcp": 5, "test/clis": 5, "test/grpc": 5, "test/control": 5, "test/scale": 5, "test/mutate": 5, "test/suite": 5, "test/licenses": 5, "test/webtest": 5, "test/pgtest": 5, "examples/fileserver": 5,
 }
 
 // only narrows what a package may import of ours, beyond what its level says.
@@ -68,7 +67,7 @@ var reserved = map[string][]string{
 	"github.com/jackc/pgx":                   {"postgres"},
 	"github.com/minio":                       {"store/bucket"},
 	"go.temporal.io":                         {"temporal"},
-	"os/exec":                                {"supervisor", "cmd/tipstaff", "tool/builtin", "tool/tooltest", "cmd/bench", "test/cmdtest", "test/clis/cursor", "test/mutate"},                                        // the built-in tools and the command look programs up, and start none (see below)
+	"os/exec":                                {"supervisor", "cmd/tipstaff", "tool/builtin", "tool/tooltest", "cmd/bench", "test/cmdtest", "test/clis/cursor", "test/mutate", "test/suite", "test/licenses"},         // the built-in tools and the command look programs up, and start none (see below)
 	"net/http":                               {"tool/builtin", "tool", "provider", "telemetry", "store/bucket", "web", "web/page", "mcpserver", "e2e", "cmd/tipstaff", "cmd/bench", "test/clis/api", "test/webtest"}, // the bench also plays the vendor of a model
 	"google.golang.org/grpc":                 {"rpc", "pb", "temporal", "cmd/bench"},                                                                                                                                 // whose SDK is configured with it
 	"go.opentelemetry.io/otel":               {"telemetry", "tool", "cmd/tipstaff"},
@@ -423,77 +422,4 @@ func TestRootReadsNoClock(t *testing.T) {
 			return true
 		})
 	})
-}
-
-// The Makefile tests some packages without the race detector: in those nothing runs at the
-// same time as anything else, and nothing is shared.
-func TestSequentialPackages(t *testing.T) {
-	for _, pkg := range strings.Fields(makefileValue(t, "SEQUENTIAL")) {
-		files, err := filepath.Glob(filepath.Join(pkg, "*.go"))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s has no files: %v", pkg, err)
-		}
-		for _, name := range files {
-			if strings.HasSuffix(name, "_test.go") {
-				continue
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, spec := range file.Imports {
-				if strings.HasPrefix(spec.Path.Value, `"sync`) {
-					t.Errorf("%s imports %s", name, spec.Path.Value)
-				}
-			}
-			ast.Inspect(file, func(n ast.Node) bool {
-				if _, ok := n.(*ast.GoStmt); ok {
-					t.Errorf("%s starts a goroutine", name)
-				}
-				return true
-			})
-		}
-	}
-}
-
-// Tests that the Makefile leaves out of those with the race detector are run without it:
-// every package that has one of that name is among those.
-func TestComputingTestsAreRun(t *testing.T) {
-	names, packages := makefileValue(t, "COMPUTING"), strings.Fields(makefileValue(t, "COMPUTED"))
-	declared, found := regexp.MustCompile(`(?m)^func (`+names+`)\(`), map[string]bool{}
-	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(name, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(name)
-		for _, m := range declared.FindAllSubmatch(text, -1) {
-			found[string(m[1])] = true
-			if pkg := filepath.ToSlash(filepath.Dir(name)); !slices.Contains(packages, pkg) && !slices.Contains(packages, "./"+pkg) {
-				t.Errorf("%s has %s, and is not in COMPUTED", pkg, m[1])
-			}
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name := range strings.SplitSeq(names, "|") {
-		if !found[name] {
-			t.Errorf("there is no %s", name)
-		}
-	}
-}
-
-// makefileValue is the value of a variable of the Makefile.
-func makefileValue(t *testing.T, name string) string {
-	t.Helper()
-	makefile, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := regexp.MustCompile(`(?m)^` + name + ` += (.+)$`).FindSubmatch(makefile)
-	if found == nil {
-		t.Fatalf("the Makefile has no %s", name)
-	}
-	return string(found[1])
 }

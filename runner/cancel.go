@@ -41,6 +41,9 @@ func (r *Runner) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipsta
 		if err == nil {
 			c.Swept, err = r.endLeft(ctx, row, body)
 		}
+		if errors.Is(err, flow.ErrBusy) { // it was taken in this moment
+			c, err = r.askToCancel(ctx, row, req)
+		}
 		if err == nil && r.Scheduler != nil && row.Driver == tipstaff.OriginEngine {
 			_ = r.Scheduler.Schedule(ctx, row.ID, row.Host) // so that it need not wait for the run any more
 		}
@@ -156,6 +159,9 @@ func (r *Runner) askToCancel(ctx context.Context, row flow.Row, req tipstaff.Can
 		case ending == nil && (tipstaff.State(row.State).Terminal() || !r.held(row) && !r.driving(run)):
 			if !tipstaff.State(row.State).Terminal() {
 				c.Swept, err = r.endLeft(ctx, row, body)
+			}
+			if errors.Is(err, flow.ErrBusy) {
+				break // it was taken in this moment, by somebody who finds the request and settles it
 			}
 			if c.How = tipstaff.CancelStopped; err == nil && tipstaff.State(row.State).Terminal() && tipstaff.State(row.State) != tipstaff.Cancelled {
 				c.How = tipstaff.CancelDone // it was faster

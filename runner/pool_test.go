@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -288,6 +289,37 @@ func TestOldHeartbeatsAreNoDeath(t *testing.T) {
 		t.Errorf("of a process that is gone there stands %v", kinds)
 	}
 	p.cancel(run)
+}
+
+// A run that is taken from the queue just as somebody cancels it is cancelled by who took it.
+func TestCancelOfARunThatIsTakenMeanwhile(t *testing.T) {
+	for name, late := range map[string]int32{"before the request": 1, "after it": 2} {
+		p := newPool(t)
+		a := p.server("a", 1)
+		run := a.hanging("alice")
+		p.drivenBy(run, "a")
+		config := p.Config
+		config.Store = &unaware{p.store, late, atomic.Int32{}}
+		c, err := runner.New(config).Cancel(cli(), tipstaff.CancelRequest{Run: run})
+		if err != nil || c.Run.State != tipstaff.Cancelled {
+			t.Errorf("taken %s: it is %s, %v: %v", name, c.Run.State, err, p.kinds(run))
+		}
+	}
+}
+
+// unaware is a store that does not know, when it is asked for the nth time, that a run was taken.
+type unaware struct {
+	*sqlite.Store
+	n     int32
+	asked atomic.Int32
+}
+
+func (u *unaware) Run(ctx context.Context, run string) (flow.Row, error) {
+	row, err := u.Store.Run(ctx, run)
+	if u.asked.Add(1) == u.n {
+		row.Owner = nil
+	}
+	return row, err
 }
 
 // another is a store that holds none of these leases.

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# What must hold of the text itself, cheapest first. Stops at the first fault.
+# What must hold of the text itself, cheapest first. Stops at the first fault. What takes long
+# is checked as far as files have changed (scripts/changed.sh), and wholly with --all.
 # The tests are a matter of `make test`; they run the commands of the pages too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 staticcheck_version=v0.8.2 # the release 2026.2.2
+govulncheck_version=v1.9.0
+vulnerabilities=${GOVULNDB:-https://vuln.go.dev}
 tools=$PWD/.cache/bin
 
 checking() { printf 'check: %s\n' "$*"; }
@@ -36,22 +39,63 @@ checking 'gofmt'
 unformatted=$(files '*.go' | xargs -0 gofmt -l)
 [ -z "$unformatted" ] || fault "gofmt would change: $unformatted"
 
-# As make test does, which uses again what is compiled here.
-export GOFLAGS="${GOFLAGS-} ${RACE-}"
+# As the release is compiled, and most tests are: nothing is compiled for the checks alone.
+export CGO_ENABLED=0 GOFLAGS="${GOFLAGS-} -trimpath"
 
 checking 'go vet'
 go vet ./... || fault 'go vet found something'
 
-checking "staticcheck $staticcheck_version"
-if ! "$tools/staticcheck" -version 2>/dev/null | grep -qF "(${staticcheck_version#v})"; then
-	GOBIN=$tools CGO_ENABLED=0 GOFLAGS=-trimpath go install "honnef.co/go/tools/cmd/staticcheck@$staticcheck_version"
+checking 'licences of the modules in the programs'
+go run ./test/licenses ./cmd/tipstaff ./examples/fileserver || fault 'the lines above name modules that may not be distributed'
+
+checking "known vulnerabilities (govulncheck $govulncheck_version)"
+if curl --silent --fail --max-time 5 --output /dev/null "$vulnerabilities/index/db.json" 2>/dev/null; then
+	if ! [ -x "$tools/govulncheck" ] || ! go version -m "$tools/govulncheck" | grep -qF "$govulncheck_version"; then
+		GOBIN=$tools go install "golang.org/x/vuln/cmd/govulncheck@$govulncheck_version"
+	fi
+	"$tools/govulncheck" -db "$vulnerabilities" ./cmd/tipstaff || fault 'govulncheck found something: take a newer release of the module, or say in SECURITY.md why it does not concern us'
+else
+	echo "not run: the database of vulnerabilities ($vulnerabilities) does not answer within 5 s"
 fi
-"$tools/staticcheck" ./... || fault 'staticcheck found something'
 
-checking 'the wire: lint, clients of the last release, generated code'
-scripts/wire.sh check || exit 1
+# concerned reports whether a check is to be run: always with --all, else if a changed file
+# (scripts/changed.sh) matters to it.
+all=
+if [ "${1-}" = --all ]; then all=yes; else changed=$(scripts/changed.sh); fi
+concerned() {
+	if [ "$all" ] || grep -qE "$2" <<<"$changed"; then
+		checking "$1"
+	else
+		printf 'skipped: %s: no file changed that matters to it; make soak checks all\n' "$1"
+		return 1
+	fi
+}
 
-checking 'the wire in Python: generated code'
-scripts/python.sh check --or-skip || exit 1
+# touched prints the packages in which a file has changed, and those that import them or whose
+# tests do.
+touched() {
+	local folders
+	folders=$(sed -n 's|^\(.*\)/[^/]*\.go$|\1|p; s|^[^/]*\.go$|.|p' <<<"$changed" | sort -u)
+	go list -f '{{.ImportPath}} {{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... |
+		awk -v module="$(go list -m)" -v folders="$folders" '
+			BEGIN { n = split(folders, f, "\n"); for (i = 1; i <= n; i++) touched[f[i] == "." ? module : module "/" f[i]] }
+			{ for (i = 2; i <= NF; i++) if ($i in touched) { print $1; break } }'
+}
+
+if concerned "staticcheck $staticcheck_version" '\.go$|^go\.mod$|^scripts/check\.sh$'; then
+	if ! "$tools/staticcheck" -version 2>/dev/null | grep -qF "(${staticcheck_version#v})"; then
+		GOBIN=$tools go install "honnef.co/go/tools/cmd/staticcheck@$staticcheck_version"
+	fi
+	packages=./...
+	if [ ! "$all" ] && ! grep -qE '^(go\.mod|scripts/check\.sh)$' <<<"$changed"; then packages=$(touched); fi
+	[ -z "$packages" ] || "$tools/staticcheck" $packages || fault 'staticcheck found something'
+fi
+
+if concerned 'the wire: lint, clients of the last release, generated code' '^(pb/|buf\.|go\.mod$|scripts/wire\.sh$)'; then
+	scripts/wire.sh check || exit 1
+fi
+if concerned 'the wire in Python: generated code' '^(pb/.*\.proto$|python/(proto/|requirements|.*_pb2)|scripts/python\.sh$)'; then
+	scripts/python.sh check --or-skip || exit 1
+fi
 
 echo 'all checks passed'

@@ -46,7 +46,8 @@ if [ "${1-}" = --changed ]; then
 		! grep -qE "^${folder#/}${folder:+/}[^/]*\.go$" <<<"$changed" || printf '%s %s\n' "$package" "$target"
 	done <<<"$targets")
 	[ -n "$targets" ] || { echo 'skipped: fuzzing: no package with a fuzz target has changed; make fuzz runs it' && exit; }
-	read -ra flags <<<"${RACE-} -vet=off"
+	flags=(-trimpath -vet=off)
+	export CGO_ENABLED=0
 fi
 mkdir -p "$built"
 for package in $(cut -d ' ' -f 1 <<<"$targets" | uniq); do

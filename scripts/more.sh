@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# What make test leaves out because it compiles things anew: figures of the release, the
-# types on a Mac, the memory on a machine of 32 bits, gRPC clients of others, MCP servers with
-# the race detector, the SDKs of vendors, coding CLIs, the control plane with programs of
-# others, the web page in a browser, CUE. With --changed only what the changed files (scripts/changed.sh) concern.
+# What make test leaves out because it needs a registry, a server, a second binary or a module of
+# its own, or compiles things anew: figures of the release, the types on a Mac, the memory on a
+# machine of 32 bits, the Python package, gRPC clients of others, MCP servers of others, the SDKs
+# of vendors, coding CLIs, the control plane with programs of others, the web page in a browser,
+# the stores and engines of more than one machine, CUE. With --changed only what the changed files
+# (scripts/changed.sh) concern; tests that make test runs concern nothing here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GO=${GO:-go}
 if [ "${1-}" = --changed ]; then
 	only_changed=yes
-	changed=$(scripts/changed.sh)
+	changed=$(scripts/changed.sh | awk '!/_test\.go$/ || /^(test|postgres|temporal)\//')
 fi
 
 # concerned WHAT PATTERN reports whether a part is to be run, and says so.
@@ -30,30 +32,38 @@ fi
 if concerned 'the memory on 32 bits' '^(cortex/.*|scripts/arch\.sh)$'; then
 	scripts/arch.sh
 fi
-if concerned 'gRPC clients of others' '^(rpc|pb|test/grpc)/|^scripts/rpc\.sh$'; then
+if concerned 'the Python package' '^python/|^pb/.*\.proto$|^rpc/|^scripts/python\.sh$'; then
+	make build
+	scripts/python.sh test --or-skip
+fi
+if concerned 'gRPC clients of others' '^(rpc|test/grpc)/|^pb/.*\.proto$|^scripts/rpc\.sh$'; then
 	make test-rpc
 fi
-if concerned 'MCP servers, with the race detector' '^(tool|test/mcp)/|^scripts/mcp\.sh$'; then
+if concerned 'MCP servers of others' '^tool/[^/]*\.go$|^test/mcp/|^scripts/mcp\.sh$'; then
 	scripts/mcp.sh --or-skip
 	if [ "$(cat .cache/mcp/there)" ]; then make test-mcp; fi
 fi
 if concerned 'SDKs of vendors' '^(provider|test/referee)/'; then
 	make test-vendor
 fi
-if concerned 'coding CLIs' '^(worker|delivery|process|supervisor|test/clis)/|^((cmd/tipstaff|runner|workspace)/)?(worker|task|session|delivery|performer|files)[a-z_]*\.go$|^scripts/clis\.sh$'; then
+if concerned 'coding CLIs' '^(worker|process|test/clis)/|^delivery/[^/]*\.go$|^cmd/tipstaff/(worker|performer)[a-z_]*\.go$|^scripts/clis\.sh$'; then
 	scripts/clis.sh --or-skip
 	if [ "$(cat .cache/clis/there)" ]; then make test-clis; fi
 fi
-if concerned 'the control plane' '^(web|mcpserver|supervisor|rpc|test/control)/|^(control|launch|message|submit)[a-z_]*\.go$|^cmd/tipstaff/(mcp|serve)[a-z_]*\.go$|^scripts/control\.sh$'; then
+if concerned 'the control plane' '^(mcpserver|test/control)/|^web/[^/]*\.go$|^(control|submit)[a-z_]*\.go$|^scripts/control\.sh$'; then
 	scripts/control.sh --or-skip
 	if [ "$(cat .cache/control/there)" ]; then make test-control; fi
 fi
-if concerned 'the web page' '^(web|test/page)/|^scripts/web\.sh$'; then
+if concerned 'the web page' '^web/page/.*\.(html|css|m?js|svg)$|^test/page/browser/|^scripts/web\.sh$'; then
 	scripts/web.sh --or-skip
 	if [ "$(cat .cache/web/there)" ]; then make test-web; fi
 fi
-if concerned 'the store over Postgres' '^(postgres|store|test/scale)/|^scripts/postgres\.sh$'; then
-	scripts/postgres.sh --or-skip "$GO" test -count=1 -shuffle=on -timeout 40m -short ./postgres ./test/scale
+if concerned 'the store over Postgres' '^(postgres|store)/[^/]*\.(go|sql)$|^store/storetest/|^scripts/postgres\.sh$'; then
+	scripts/postgres.sh --or-skip "$GO" test -count=1 -shuffle=on -timeout 40m -short ./postgres
+fi
+if concerned 'servers that share a store, while things fail' '^test/scale/|^postgres/[^/]*\.(go|sql)$'; then
+	make build
+	TIPSTAFF_BINARY=$PWD/bin/tipstaff scripts/postgres.sh --or-skip env CGO_ENABLED=0 "$GO" test -trimpath -count=1 -timeout 40m -short ./test/scale
 fi
 if concerned 'payloads in an S3 bucket' '^store/bucket/|^postgres/(blob|bucket)[a-z_]*\.go$|^scripts/s3\.sh$'; then
 	scripts/postgres.sh --or-skip scripts/s3.sh --or-skip "$GO" test -count=1 -shuffle=on -timeout 10m -short -run 'Blob|Object|Bucket|S3|SetUp|Credentials' ./store/bucket ./postgres

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// part is one step of the suite: a call of go test, or a command.
+type part struct {
+	name, about string
+	in          []string // the lists that it stands in: test, soak
+	command     []string // in place of go test
+	packages    []string // of go test
+	without     []string // of those packages
+	build       []string // flags of go test that go build has, too
+	flags       []string // others
+	env         []string // NAME=@FILE is what the file holds
+}
+
+// raced are the packages that start goroutines: their tests run under the race detector before a
+// merge, and those of all the others in make soak. Those that take longest begin.
+var raced = []string{"./runner", "./tool", "./worker", "./rpc", "./supervisor", "./web", "./sqlite", "./store", "./flow", "./flow/simtest", "./tool/builtin"}
+
+// racedLater start goroutines, too. That they are raced in make soak alone has a reason.
+var racedLater = map[string]string{
+	"agent":        "one that reads a stream of events; whoever drives turns is runner",
+	"cli":          "few, between a terminal and one run",
+	"cmd/tipstaff": "its tests start the binary",
+	"command":      "its tests start the binary",
+	"e2e":          "one scenario, which runs against the binary",
+	"mcpserver":    "its sessions are those of the SDK; the watch that it shares is raced in runner and web",
+	"postgres":     "its tests need a server: make test-scale has the detector",
+	"process":      "one, around a process",
+	"telemetry":    "a queue of one exporter",
+	"temporal":     "its tests need a server: make test-engine has the detector",
+	"web/page":     "one reader of a feed; the feed is raced in web",
+	".":            "readers of a watch, which runner and web race",
+}
+
+// computing are tests of raced packages that compute for long, one thing after another.
+const computing = "TestListsOfManyRuns|TestHostileExports|TestAResultThatAPersonGivesIsTheStagesOutput"
+
+// before are the flags of what runs before a merge.
+var before = []string{"-vet=off", "-short", "-shuffle=on", "-timeout=20m", atOnce()}
+
+var parts = []part{
+	{name: "checks", about: "what must hold of the text, all of it", in: []string{"soak"}, command: []string{"scripts/check.sh", "--all"}},
+	{name: "servers", about: "MCP servers of others, from npm and PyPI, for the tests that need them", in: []string{"soak"}, command: []string{"scripts/mcp.sh", "--or-skip"}},
+	{name: "race", about: "packages that start goroutines, under the race detector", in: []string{"test"},
+		packages: raced, build: race(), flags: append([]string{"-ldflags=-s -w", "-skip=^(" + computing + ")$"}, before...),
+		env: []string{"CGO_ENABLED=1", "TIPSTAFF_BINARY=bin/tipstaff", "TIPSTAFF_FLOWTEST=memory", "TIPSTAFF_SIM=5s"}},
+	{name: "plain", about: "all the other packages, compiled as the release is", in: []string{"test"},
+		packages: []string{"./..."}, without: raced, build: released, flags: append([]string{"-ldflags=-s -w"}, before...),
+		env: []string{"CGO_ENABLED=0", "TIPSTAFF_BINARY=bin/tipstaff", "TIPSTAFF_SIM=3s"}},
+	{name: "speed", about: "at full speed: the simulator, the engine on SQLite, what is large", in: []string{"test"},
+		packages: []string{"./flow/simtest", "./flow", "./runner", "./sqlite"}, build: released,
+		flags: append([]string{"-run=^(TestSchedules|TestTheSameChoices.*|TestTooLarge.*|TestFlow|" + computing + ")$", "-ldflags=-s -w"}, before...),
+		env:   []string{"CGO_ENABLED=0", "TIPSTAFF_SIM=15s", "TIPSTAFF_FLOWTEST=sqlite"}},
+
+	{name: "simulator", about: "schedules for as long as SIM says", in: []string{"soak"},
+		packages: []string{"./flow/simtest", "./plan", "./pipeline", "./agent"}, build: released,
+		flags: []string{"-vet=off", "-timeout=0", "-run=^(TestSchedules|TestSimulated)$"},
+		env:   []string{"CGO_ENABLED=0", "TIPSTAFF_SIM=" + or("SIM", "10m"), "TIPSTAFF_SIM_SEED=" + or("SEED", "1")}},
+	{name: "kills", about: "hundreds of kills of real processes", in: []string{"soak"},
+		packages: []string{"./cmd/tipstaff"}, build: race(), flags: []string{"-vet=off", "-timeout=120m", "-run=Kill"},
+		env: []string{"CGO_ENABLED=1", "TIPSTAFF_KILLS=" + or("KILLS", "400")}},
+	{name: "whole", about: "every test in full, under the race detector", in: []string{"soak"},
+		packages: []string{"./..."}, build: race(), flags: []string{"-vet=off", "-shuffle=on", "-timeout=180m", "-ldflags=-s -w"},
+		env: []string{"CGO_ENABLED=1", "TIPSTAFF_FLOWTEST=sqlite,memory", "TIPSTAFF_MCP=@.cache/mcp/there"}},
+	{name: "more", about: "what needs a registry, a server, a second binary or a module", in: []string{"soak"}, command: []string{"scripts/more.sh"}, env: []string{"RACING=yes"}},
+}
+
+// released are the flags of what is released, with which everything else is compiled, too.
+var released = []string{"-trimpath"}
+
+// race returns the flags of the race detector, which the Makefile has.
+func race() []string { return strings.Fields(os.Getenv("RACE")) }
+
+// atOnce is how many packages are tested at the same time: tests wait about as long as they
+// compute, so three keep two cores busy.
+func atOnce() string { return "-p=" + strconv.Itoa(max(1, runtime.NumCPU()*3/2)) }
+
+func or(name, otherwise string) string {
+	if v := os.Getenv(name); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+// list returns the packages of a part.
+func (p part) list() ([]string, error) {
+	if slices.Equal(p.build, race()) && len(p.build) == 0 {
+		return nil, fmt.Errorf("RACE names no flags of the race detector: start the suite with make")
+	}
+	text, err := goOutput(p.environ(), append([]string{"list"}, p.packages...)...)
+	if err != nil {
+		return nil, err
+	}
+	packages := strings.Fields(text)
+	if len(p.without) > 0 {
+		packages = slices.DeleteFunc(packages, func(pkg string) bool { return slices.Contains(p.without, "./"+short(pkg)) })
+	}
+	return packages, nil
+}
+
+// environ returns the part's own variables. Those that name a file in bin name it wholly.
+func (p part) environ() (env []string) {
+	for _, e := range p.env {
+		name, value, _ := strings.Cut(e, "=")
+		if file, ok := strings.CutPrefix(value, "@"); ok {
+			b, _ := os.ReadFile(file) // there is none: nothing could be installed
+			value = strings.TrimSpace(string(b))
+		} else if strings.HasPrefix(value, "bin/") {
+			if whole, err := filepath.Abs(value); err == nil {
+				value = whole
+			}
+		}
+		env = append(env, name+"="+value)
+	}
+	return env
+}
