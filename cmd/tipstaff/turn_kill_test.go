@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // theSession stands for the session of the turn before.
@@ -401,6 +403,7 @@ func (st *stage) takeUp(t *testing.T, end int, happened bool) (underWay bool) {
 // TestKillTurnAsItHappens kills the process that takes a turn at moments spread over
 // all of it: while it reads an answer, while tools run, between commits.
 func TestKillTurnAsItHappens(t *testing.T) {
+	cmdtest.SkipSweep(t)
 	t.Parallel()
 	st := aTurn.play(t)
 	records, n := len(st.journal(st.run)), max(4, kills(t)/6)
