@@ -362,7 +362,7 @@ func TestKillTurnAtEveryCommit(t *testing.T) {
 	for name, c := range map[string]struct {
 		*scene
 		every int // so many commits, in short tests
-	}{"turn": {&aTurn, 3}, "rehearsal": {&aRehearsal, 8}, "steps": {&twoSteps, 8}, "draft": {&aDraft, 3}} {
+	}{"turn": {&aTurn, 6}, "rehearsal": {&aRehearsal, 20}, "steps": {&twoSteps, 20}, "draft": {&aDraft, 20}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			st := c.play(t)
