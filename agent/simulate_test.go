@@ -12,17 +12,12 @@ import (
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/flow/simtest"
-	"github.com/tipstaff/tipstaff/test/pgtest"
 	"github.com/tipstaff/tipstaff/tool"
 )
 
 // Whole turns under every schedule: the loop itself, over a model, a catalog and
 // tools that the simulator performs.
 func TestSimulated(t *testing.T) { simtest.Simulate(t, simtest.Memory, simulated, 2*time.Second) }
-
-func TestSimulatedInPostgres(t *testing.T) {
-	simtest.Simulate(t, pgtest.Ground(t), simulated, 20*time.Second)
-}
 
 var simulatedTools = []agent.Tool{aTool("f/read", "read"), aTool("f/ask", "read"), aTool("f/put", "idempotent"), aTool("f/post", "once"), aTool("g/deny", "read")}
 

@@ -9,16 +9,11 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/flow/simtest"
-	"github.com/tipstaff/tipstaff/test/pgtest"
 )
 
 // Whole pipelines under every schedule: the executor itself, scripted stages, and
 // stages whose calls the simulator performs.
 func TestSimulated(t *testing.T) { simtest.Simulate(t, simtest.Memory, simulated, 2*time.Second) }
-
-func TestSimulatedInPostgres(t *testing.T) {
-	simtest.Simulate(t, pgtest.Ground(t), simulated, 20*time.Second)
-}
 
 // simulated makes a case of a random pipeline.
 func simulated(pick *simtest.Choices) *simtest.Case {

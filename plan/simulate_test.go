@@ -12,16 +12,11 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/flow/simtest"
-	"github.com/tipstaff/tipstaff/test/pgtest"
 )
 
 // Whole plans under every schedule: the walker itself, over calls, steps and child
 // runs that the simulator performs.
 func TestSimulated(t *testing.T) { simtest.Simulate(t, simtest.Memory, simulated, 2*time.Second) }
-
-func TestSimulatedInPostgres(t *testing.T) {
-	simtest.Simulate(t, pgtest.Ground(t), simulated, 20*time.Second)
-}
 
 // sketch is a plan in the making. Leaves are numbered; what becomes of each is in ends.
 type sketch struct {

@@ -146,6 +146,7 @@ func filesOf(t *testing.T, dir string) string {
 
 // A copy that is killed is there as a whole or not at all, and can be made again.
 func TestKilledStoreCopy(t *testing.T) {
+	cmdtest.SkipSweep(t)
 	t.Parallel()
 	for name, way := range copyWays {
 		t.Run(name, func(t *testing.T) {

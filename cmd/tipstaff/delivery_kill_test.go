@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // gitTrap stands before git on the PATH of Tipstaff. It counts the commands, and kills
@@ -115,6 +117,7 @@ func TestKillInADelivery(t *testing.T) {
 // A run that is killed again and again on its way to the gate, at each command of git, comes
 // to the gate that it would have come to.
 func TestKillOnTheWayToADelivery(t *testing.T) {
+	cmdtest.SkipSweep(t)
 	t.Parallel()
 	w := newFake(t, "changes files")
 	w.Write("plan.yaml", w.Read("plan.yaml")+"bounds: {cost_usd: \"500.00\"}\ndeliver: {checks: [{name: fine, run: [\"true\"]}]}\n") // an invocation of which nobody knows the end is charged as it was reserved

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // family is a plan that starts two child runs side by side, each of which does
@@ -93,6 +95,7 @@ outputs: {got: "${beside.output.stdout}"}
 // moments: nothing happens twice, no child is made twice, and every journal
 // holds.
 func TestKillFamily(t *testing.T) {
+	cmdtest.SkipSweep(t)
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

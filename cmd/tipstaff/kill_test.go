@@ -44,6 +44,7 @@ func places(t *testing.T, every int) (first, step int) {
 // TestKillAtRandom kills the process that drives a run, and those that decide its
 // gates, at random moments, until runs have survived many kills.
 func TestKillAtRandom(t *testing.T) {
+	cmdtest.SkipSweep(t)
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // endings has a plan for each way in which a run ends.
@@ -27,6 +29,7 @@ root: {id: ask, kind: gate, question: Go on?}
 // three of them, until the run has ended. Whatever was lost on the way, the
 // memory knows of each end once.
 func TestMemoryOutlivesKills(t *testing.T) {
+	cmdtest.SkipSweep(t)
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // rounds is a pipeline that goes round twice, with two stages side by side that must
@@ -150,6 +152,7 @@ func (w *workspace) imply(records []record, happened bool, lines iter.Seq2[strin
 // stages where it died right behind its n-th commit: it ends like the undisturbed
 // one, and no stage that had finished runs again.
 func TestKillPipelineAtEveryCommit(t *testing.T) {
+	cmdtest.SkipSweep(t)
 	t.Parallel()
 	tp := newTape(t, manifest+rounds, small)
 	tp.Must(0, "run", "small.yaml")
@@ -190,6 +193,7 @@ func TestForgedPipeline(t *testing.T) {
 	original.Must(4, "run", "rounds.yaml", "--unattended")
 	original.Must(0, "decide", "@", "judge#2/confirmation", "approve")
 	original.Must(0, "resume", "@", "--unattended")
+	original.roundsFinished(original.runs()[0])
 	jump := func(b *book) int { return b.at("checkpoint.created") + 1 }
 	attacks := map[string]func(b *book){
 		"another route":      func(b *book) { b.edit(jump(b), `"to":"split"`, `"to":"left"`) },

@@ -366,6 +366,7 @@ func (s *siege) interruptedOncePerDeath(run string) {
 // TestKillAtEveryCommitOfALaunch is [TestKillAtEveryCommit] for a run with a process of its
 // own: what is known of that process is stored with the records that tell of it.
 func TestKillAtEveryCommitOfALaunch(t *testing.T) {
+	cmdtest.SkipSweep(t)
 	t.Parallel()
 	tp := newTape(t, manifest, work, small)
 	tp.endLaunched()

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // theSession stands for the session of the turn before.
@@ -360,7 +362,7 @@ func TestKillTurnAtEveryCommit(t *testing.T) {
 	for name, c := range map[string]struct {
 		*scene
 		every int // so many commits, in short tests
-	}{"turn": {&aTurn, 3}, "rehearsal": {&aRehearsal, 8}, "steps": {&twoSteps, 8}, "draft": {&aDraft, 3}} {
+	}{"turn": {&aTurn, 6}, "rehearsal": {&aRehearsal, 20}, "steps": {&twoSteps, 20}, "draft": {&aDraft, 20}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			st := c.play(t)
@@ -401,6 +403,7 @@ func (st *stage) takeUp(t *testing.T, end int, happened bool) (underWay bool) {
 // TestKillTurnAsItHappens kills the process that takes a turn at moments spread over
 // all of it: while it reads an answer, while tools run, between commits.
 func TestKillTurnAsItHappens(t *testing.T) {
+	cmdtest.SkipSweep(t)
 	t.Parallel()
 	st := aTurn.play(t)
 	records, n := len(st.journal(st.run)), max(4, kills(t)/6)

@@ -145,7 +145,7 @@ func (w *workspace) world(records []record, happened bool) (underWay int) {
 func TestKillAtEveryCommit(t *testing.T) {
 	t.Parallel()
 	tp := recordTape(t)
-	first, step := places(t, 3)
+	first, step := places(t, 6)
 	for i := first; i < len(tp.cuts); i += step {
 		for _, happened := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d/happened=%t", i+1, happened), func(t *testing.T) {

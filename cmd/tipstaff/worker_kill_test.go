@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // takeTask brings a task to its end: a person rejects what is reported first, approves
@@ -42,6 +44,7 @@ func (w *workspace) takeTask(id string) (doubts int) {
 // its process died right behind its n-th commit: it comes to the same end, and no
 // invocation is repeated unless somebody decides so.
 func TestKillTaskAtEveryCommit(t *testing.T) {
+	cmdtest.SkipSweep(t)
 	t.Parallel()
 	tp := newTape(t, strings.ReplaceAll(fakeManifest, "BIN/claude", "claude"))
 	tp.fakes("reviewed")

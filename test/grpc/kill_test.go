@@ -11,12 +11,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tipstaff/tipstaff/pb"
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // A daemon is killed when so many events of a run have been read. The next one takes
 // the run up; whoever goes on from what it read last sees a run that nothing happened
 // to, and no stage has ended twice.
 func TestKilledWhileAPipelineRuns(t *testing.T) {
+	cmdtest.SkipSweep(t)
 	for _, seen := range []int{1, 4, 9, 17} {
 		t.Run(fmt.Sprint("after event ", seen), func(t *testing.T) {
 			t.Parallel()

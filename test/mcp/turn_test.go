@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	_ "modernc.org/sqlite"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // turns adds an agent to a manifest that declares server-everything. It echoes and
@@ -153,18 +155,32 @@ func (w *workspace) perish(records int, args ...string) bool {
 	return true
 }
 
-// TestKilledTurn kills Tipstaff at moments spread over a turn that uses a server of
-// other people: the conversation comes out the same, and the server was asked for
-// nothing twice that may happen only once.
-func TestKilledTurn(t *testing.T) {
-	t.Parallel()
-	whole := newTurn(t)
-	whole.Must(4, "run", "turn.json", "--unattended")
-	whole.finish()
-	want, records := whole.turned(), whole.records()
-	if want.head == "" || len(want.model) != 4 {
-		t.Fatalf("undisturbed: %+v", want)
+// wholeTurn takes a turn that uses a server of other people to its end, and returns what it
+// left.
+func wholeTurn(t *testing.T) (*workspace, turned) {
+	t.Helper()
+	w := newTurn(t)
+	w.Must(4, "run", "turn.json", "--unattended")
+	w.finish()
+	got := w.turned()
+	if got.head == "" || len(got.model) != 4 {
+		t.Fatalf("undisturbed: %+v", got)
 	}
+	return w, got
+}
+
+func TestTurnWithAServerOfOthers(t *testing.T) {
+	t.Parallel()
+	wholeTurn(t)
+}
+
+// TestKilledTurn kills Tipstaff at moments spread over that turn: the conversation comes
+// out the same, and the server was asked for nothing twice that may happen only once.
+func TestKilledTurn(t *testing.T) {
+	cmdtest.SkipSweep(t)
+	t.Parallel()
+	whole, want := wholeTurn(t)
+	records := whole.records()
 	const kills = 12
 	for i := range kills {
 		after := 1 + i*(records-1)/kills

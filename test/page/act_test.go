@@ -189,6 +189,14 @@ func TestActionsNeedTheirScope(t *testing.T) {
 	run := b.start("reader", webtest.Gated("x.txt"))
 	reader, driver := b.browser("reader"), b.browser("driver")
 	at := "/ui/runs/" + run.ID.String()
+	form := reader.open(gatePath(run))
+	form.says("needs the scope decide")
+	if on, off := offered(form.formAt(gatePath(run) + "/decision")); len(on) > 0 || len(off) == 0 {
+		t.Errorf("who may only read is offered %v, and not %v", on, off)
+	}
+	for _, confirmed := range []string{"", "1"} {
+		reader.send(gatePath(run)+"/decision", url.Values{"action": {"approve"}, "subject_digest": {run.OpenGates[0].Digest}, "confirmed": {confirmed}}).answers(http.StatusForbidden)
+	}
 	for _, path := range []string{at + "/resume", at + "/cancel", at + "/fork", at + "/correct", "/ui/new?run=" + run.ID.String()} {
 		p := reader.open(path)
 		scope := "run"

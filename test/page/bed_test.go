@@ -1,5 +1,6 @@
-// Package page_test tries the web page as browsers see it: over real connections, with the
-// real runner over a real store.
+// Package page_test tries what a daemon serves over HTTP: the web page as browsers see it and,
+// in the files that begin with api, the API as its clients do. Connections, runner and store
+// are real; the model of all agents is the test.
 package page_test
 
 import (

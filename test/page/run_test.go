@@ -96,23 +96,6 @@ func TestRunsByTheBeginningOfTheirID(t *testing.T) {
 	}
 }
 
-func TestTreeOfAPlanIsThatOfWatch(t *testing.T) {
-	b := newBed(t)
-	run := b.start("alice", webtest.Gated("out.txt"))
-	records := b.records("alice", run.ID)
-	w := b.browser("alice")
-	for n := range records {
-		at := n + 1
-		got := shownRows(w.open(fmt.Sprintf("/ui/runs/%s?at=%d", run.ID, at)))
-		if want := rowsOf(tipstaff.NewView("", nil), records[:at]); !slices.Equal(got, want) {
-			t.Errorf("as of record %d the tree is %q, want %q", at, got, want)
-		}
-	}
-	if p := w.open("/ui/runs/" + run.ID.String()); !strings.Contains(p.body, "/gates/"+run.OpenGates[0].ID.String()) {
-		t.Error("the open gate is not linked")
-	}
-}
-
 func TestGraphOfALoopIsThatOfItsRecords(t *testing.T) {
 	b := newBed(t, func(b *webtest.Bed) {
 		b.Says = func(_ context.Context, r agent.Request) (string, error) { return `{"verdict": "rejected"}`, nil }

@@ -229,7 +229,7 @@ func TestASlowReader(t *testing.T) {
 }
 
 // A page that is open does not hold up a server that stops; what comes then is sent away.
-func TestStreamsEndWithTheServer(t *testing.T) {
+func TestAPageThatIsOpenDoesNotHoldUpTheEnd(t *testing.T) {
 	b := newBed(t)
 	w := b.browser("alice")
 	f := w.follow("/ui/runs", "runs")

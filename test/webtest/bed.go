@@ -56,10 +56,11 @@ var Callers = []tipstaff.Token{
 type Bed struct {
 	*testing.T
 	Dir    string
-	Places int              // how many runs are driven at once; 0: as many as there are
-	Page   bool             // it serves the page as well
-	Tokens []tipstaff.Token // who is let in when it opens
-	Ahead  atomic.Int64     // by how many nanoseconds the clock of the page is fast
+	Places int                  // how many runs are driven at once; 0: as many as there are
+	Page   bool                 // it serves the page as well
+	Tokens []tipstaff.Token     // who is let in when it opens
+	Config func(*runner.Config) // changes what the runner is made of; nil: nothing
+	Ahead  atomic.Int64         // by how many nanoseconds the clock of the page is fast
 	Addr   string
 	Runner *runner.Runner
 	Says   func(context.Context, agent.Request) (string, error) // what models answer
@@ -118,7 +119,7 @@ func (b *Bed) Open() {
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	b.store, b.stop = store, stop
-	b.Runner = runner.New(runner.Config{
+	config := runner.Config{
 		Store: store, Workers: store, Memory: store, Keys: store.Keys(), Workspace: b.Dir, Origin: "daemon",
 		Trusted: func() ([]journal.PublicKey, error) { return store.PublicKeys(context.Background()) },
 		Servers: func(m *workspace.Manifest, dir string, env []string) map[string]tool.Server {
@@ -133,7 +134,11 @@ func (b *Bed) Open() {
 		Markers: func(string, string) []string { return nil },
 		Sweep:   func(context.Context, map[string]string) (int, error) { return 0, nil },
 		Stop:    ctx, MaxDriving: b.Places, Users: 2,
-	})
+	}
+	if b.Config != nil {
+		b.Config(&config)
+	}
+	b.Runner = runner.New(config)
 	if err := b.Runner.Recover(context.Background(), "the bed"); err != nil {
 		b.Fatal(err)
 	}

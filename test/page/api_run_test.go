@@ -1,4 +1,4 @@
-package web_test
+package page_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 // A run from its submission to its end: what is shown of it on the way, that a decision is
 // stored once and moves nothing, and that a stream tells all of it, from wherever it is read.
 func TestARunOverHTTP(t *testing.T) {
-	b := newBed(t)
+	b := newAPI(t)
 	made := b.want(202, "alice", "POST", "/runs", object{"program": webtest.Gated("a.txt"), "title": "\x1b[31mred\n", "bounds": object{"tool_calls": 5}})
 	run := made.member(t, "run").(string)
 	at := "/runs/" + run

@@ -1,4 +1,4 @@
-package web_test
+package page_test
 
 import (
 	"context"
@@ -25,7 +25,7 @@ agents:
 // may: neither over HTTP nor as an MCP client does it. With the right all of it is done, and
 // above the ceiling nobody raises anything.
 func TestNoWayAroundTheRightToDecide(t *testing.T) {
-	b := newBed(t)
+	b := newAPI(t)
 	runs := map[string]string{}
 	for _, user := range []string{"driver", "alice"} {
 		runs[user] = b.start(user, asking)

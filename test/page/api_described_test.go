@@ -1,4 +1,4 @@
-package web_test
+package page_test
 
 import (
 	"bytes"
@@ -124,7 +124,7 @@ func resolve(schema *jsonschema.Schema) (*jsonschema.Resolved, error) {
 
 // Every parameter that is described is read, and no other is.
 func TestParametersAreThoseDescribed(t *testing.T) {
-	b := newBed(t)
+	b := newAPI(t)
 	run := b.start("alice", webtest.Gated("a.txt"))
 	gate := b.Rest(run).OpenGates[0].ID.String()
 	n := 0

@@ -1,4 +1,4 @@
-package web_test
+package page_test
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func copyPlan(to string) string {
 // submitted, do not wait for it. One that waits for an answer is no longer under way.
 func TestMessages(t *testing.T) {
 	asked, reply := make(chan string, 8), make(chan struct{})
-	b := newBed(t, func(b *webtest.Bed) {
+	b := newAPI(t, func(b *webtest.Bed) {
 		b.Write("tipstaff.yaml", webtest.Manifest+"policy: {auto_accept: true}\n")
 		b.Says = func(ctx context.Context, r agent.Request) (string, error) {
 			asked <- r.Messages[len(r.Messages)-1].Text

@@ -1,6 +1,4 @@
-// Package web_test tries the HTTP API as its clients see it: over real connections, with the
-// real runner over a real store. The model of all agents is the test.
-package web_test
+package page_test
 
 import (
 	"bufio"
@@ -17,12 +15,12 @@ import (
 	"github.com/tipstaff/tipstaff/test/webtest"
 )
 
-// bed is a server over a workspace.
-type bed struct{ *webtest.Bed }
+// api is a server over a workspace, whose API is asked.
+type api struct{ *webtest.Bed }
 
-func newBed(t *testing.T, with ...func(*webtest.Bed)) *bed {
+func newAPI(t *testing.T, with ...func(*webtest.Bed)) *api {
 	t.Helper()
-	return &bed{webtest.New(t, with...)}
+	return &api{webtest.New(t, with...)}
 }
 
 // answer is what a server has said.
@@ -56,7 +54,7 @@ func (a answer) code(t testing.TB) string {
 }
 
 // request makes one, as a user whose token it bears; "": of nobody.
-func (b *bed) request(user, method, path string, body any, with ...func(*http.Request)) *http.Request {
+func (b *api) request(user, method, path string, body any, with ...func(*http.Request)) *http.Request {
 	b.Helper()
 	var reader io.Reader
 	switch body := body.(type) {
@@ -89,7 +87,7 @@ func (b *bed) request(user, method, path string, body any, with ...func(*http.Re
 }
 
 // do makes a request and looks whether the answer is one that the description knows.
-func (b *bed) do(user, method, path string, body any, with ...func(*http.Request)) answer {
+func (b *api) do(user, method, path string, body any, with ...func(*http.Request)) answer {
 	b.Helper()
 	res, err := http.DefaultClient.Do(b.request(user, method, path, body, with...))
 	if err != nil {
@@ -111,10 +109,10 @@ func (b *bed) do(user, method, path string, body any, with ...func(*http.Request
 	return a
 }
 
-func (b *bed) get(user, path string) answer { b.Helper(); return b.do(user, "GET", path, nil) }
+func (b *api) get(user, path string) answer { b.Helper(); return b.do(user, "GET", path, nil) }
 
 // want makes a request that is answered with a status.
-func (b *bed) want(status int, user, method, path string, body any, with ...func(*http.Request)) answer {
+func (b *api) want(status int, user, method, path string, body any, with ...func(*http.Request)) answer {
 	b.Helper()
 	a := b.do(user, method, path, body, with...)
 	if a.status != status {
@@ -126,7 +124,7 @@ func (b *bed) want(status int, user, method, path string, body any, with ...func
 type object = map[string]any
 
 // start submits a program and gives the run.
-func (b *bed) start(user, program string, more ...object) string {
+func (b *api) start(user, program string, more ...object) string {
 	b.Helper()
 	body := object{"program": program}
 	for _, m := range more {
@@ -141,7 +139,7 @@ func (b *bed) start(user, program string, more ...object) string {
 type sse struct{ id, event, data string }
 
 // stream opens a stream of a run.
-func (b *bed) stream(user, run, last string) *http.Response {
+func (b *api) stream(user, run, last string) *http.Response {
 	b.Helper()
 	r := b.request(user, "GET", "/runs/"+run+"/events", nil, func(r *http.Request) {
 		r.Header.Set("Accept", "text/event-stream")

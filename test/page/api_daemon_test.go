@@ -1,4 +1,4 @@
-package web_test
+package page_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/test/webtest"
 )
 
@@ -15,7 +16,10 @@ import (
 // stops sends followers away and leaves its runs to be taken up; the next one does that, in
 // order, and takes up no others.
 func TestTheQueueAndTheNextDaemon(t *testing.T) {
-	b := newBed(t, func(b *webtest.Bed) { b.Places = 1 })
+	b := newAPI(t, func(b *webtest.Bed) {
+		b.Places = 1
+		b.Config = func(c *runner.Config) { c.Grace = 10 * time.Millisecond } // a call is to be broken off
+	})
 	parked := b.start("alice", webtest.Gated("parked.txt"))
 	b.Rest(parked)
 	first := b.start("alice", webtest.Slow("go"))
@@ -72,7 +76,7 @@ func TestTheQueueAndTheNextDaemon(t *testing.T) {
 
 // An Idempotency-Key finds its run, of its user alone.
 func TestAKeyFindsItsRun(t *testing.T) {
-	b := newBed(t)
+	b := newAPI(t)
 	body := object{"program": webtest.Gated("a.txt"), "labels": object{"team": "red"}}
 	first := b.want(202, "alice", "POST", "/runs", body, header("Idempotency-Key", "k"))
 	again := b.want(202, "alice", "POST", "/runs", body, header("Idempotency-Key", "k"))

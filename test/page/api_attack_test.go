@@ -1,4 +1,4 @@
-package web_test
+package page_test
 
 import (
 	"bytes"
@@ -28,14 +28,10 @@ func places(run, gate string) (all []place) {
 	return all
 }
 
-func header(name, value string) func(*http.Request) {
-	return func(r *http.Request) { r.Header.Add(name, value) }
-}
-
 // Whoever has no token, or comes by another name or from another page, is refused on every
 // route; whoever has one has to do with what is its own.
 func TestStrangersAreRefusedOnEveryRoute(t *testing.T) {
-	b := newBed(t)
+	b := newAPI(t)
 	run := b.start("alice", webtest.Gated("a.txt"))
 	gate := b.Rest(run).OpenGates[0].ID.String()
 	head := b.Rest(run).HeadSeq
@@ -61,7 +57,7 @@ func TestStrangersAreRefusedOnEveryRoute(t *testing.T) {
 		}
 		check("no token", 401, "unauthenticated", "")
 		check("a wrong token", 401, "unauthenticated", "", header("Authorization", "Bearer the-token-of-nobody"))
-		check("two tokens", 401, "unauthenticated", "alice", header("Authorization", "Bearer the-token-of-bob"))
+		check("two tokens", 401, "unauthenticated", "alice", func(r *http.Request) { r.Header.Add("Authorization", "Bearer the-token-of-bob") })
 		check("another scheme", 401, "unauthenticated", "", header("Authorization", "Basic the-token-of-alice"))
 		check("a user by header", 401, "unauthenticated", "", header("X-User", "alice"), header("X-Forwarded-User", "alice"), header("Remote-User", "root"))
 		check("a foreign host", 403, "forbidden", "alice", func(r *http.Request) { r.Host = "evil.example:80" })
@@ -135,7 +131,7 @@ func TestStrangersAreRefusedOnEveryRoute(t *testing.T) {
 // Bodies are JSON, small and flat, with the members that are known; what is said about
 // others is short.
 func TestBodies(t *testing.T) {
-	b := newBed(t)
+	b := newAPI(t)
 	run := b.start("alice", webtest.Gated("a.txt"))
 	gate := b.Rest(run).OpenGates[0].ID.String()
 	long := strings.Repeat("k", 1<<20)
