@@ -111,7 +111,11 @@ func plural(n int, word string) string {
 	return fmt.Sprintf("%d %ss", n, word)
 }
 
+// short returns the folder of a package of this module.
 func short(pkg string) string {
+	if pkg == module {
+		return "."
+	}
 	return strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/")
 }
 
