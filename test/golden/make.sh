@@ -161,13 +161,17 @@ exported() {
 archive() { tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --format=ustar -C "$1" -cf - . | bzip2 -9 >"$dest/$2.tar.bz2"; }
 
 # freeze packs the workspace, and lists its runs from a copy of the database: opening
-# the store with the command would write to it. With lean the files of envelopes are
+# the store with the command would write to it. A gate that is open stays so, or has
+# expired. With lean the files of envelopes are
 # left out, which the next command writes again from the store.
 freeze() {
 	rm -rf .tipstaff/backups .tipstaff/tipstaff.db-shm
 	[ "${1-}" != lean ] || rm -rf .tipstaff/journal
 	archive . "$ws"
 	cp .tipstaff/tipstaff.db* /tmp/golden/
+	local soon now="strftime('%s', 'now')"
+	soon=$(sqlite3 /tmp/golden/tipstaff.db "SELECT group_concat(key) FROM gates WHERE decided = 0 AND expires_at / 1000000000 BETWEEN $now + 10 AND $now + 1000000000")
+	[ -z "$soon" ] || die "gates that are open will expire: $soon"
 	while read -r called run; do
 		local of="FROM records WHERE run = (SELECT n FROM runs WHERE id = '$run')"
 		sum=$(sqlite3 /tmp/golden/tipstaff.db "SELECT CAST(bytes AS TEXT) $of ORDER BY seq" | sha256sum | cut -d' ' -f1)
