@@ -121,13 +121,11 @@ const (
 	KindAgentError           Kind = "agent.error"             // the turn ended badly
 )
 
-// Of reviews, commands and artifacts.
+// Of reviews.
 const (
 	KindFindingRecorded   Kind = "finding.recorded"   // one finding of a stage
 	KindWaiverRecorded    Kind = "waiver.recorded"    // a person let findings pass: which, why
 	KindHandoffOverridden Kind = "handoff.overridden" // a person went on past a rejection
-	KindCommandFinished   Kind = "command.finished"   // argv, cwd, exit code, duration
-	KindArtifactRecorded  Kind = "artifact.recorded"  // name, kind, digest, size
 )
 
 // Of delivery.
@@ -206,7 +204,6 @@ var kinds = map[Kind]trait{
 	KindAgentFinish: plain, KindAgentError: plain,
 
 	KindFindingRecorded: plain, KindWaiverRecorded: plain, KindHandoffOverridden: plain,
-	KindCommandFinished: plain, KindArtifactRecorded: plain,
 
 	KindWorktreeCreated: plain, KindDiffRecorded: plain, KindCheckFinished: plain,
 	KindDeliveryCommitted: plain, KindDeliveryApplied: plain, KindDeliverySkipped: plain,

@@ -51,7 +51,7 @@ effect.intended effect.failed effect.suspended effect.finished effect.sent effec
 bound.warned bound.refused bound.extended bound.reserved plan.drafted plan.step plan.output
 stage.started stage.finished stage.retrying stage.skipped transition turn.merged checkpoint.created
 agent.step_started agent.message agent.router_decided agent.tool_call_request agent.approval_decided agent.tool_call_result agent.finish agent.error
-finding.recorded waiver.recorded handoff.overridden command.finished artifact.recorded
+finding.recorded waiver.recorded handoff.overridden
 worktree.created diff.recorded check.finished delivery.committed delivery.applied delivery.skipped followup.created followup.fixed_point
 worker.started worker.event worker.ended task.status task.log task.output
 """.split())

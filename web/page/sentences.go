@@ -104,15 +104,6 @@ var tellers = map[tipstaff.Kind]teller{
 	tipstaff.KindFindingRecorded:   tells[tipstaff.FindingRecorded]("stages", `The stage {{.Stage}} objects{{with .Severity}} ({{.}}){{end}}{{with .Title}}: {{.}}{{end}}`),
 	tipstaff.KindWaiverRecorded:    tells[tipstaff.WaiverRecorded]("gates", `{{.Actor}} let {{plural (len .FindingIDs) "finding"}} pass{{with .Reason}}: {{.}}{{end}}`),
 	tipstaff.KindHandoffOverridden: tells[tipstaff.HandoffOverridden]("gates", `{{.Actor}} went on past a rejection of the stage {{.Stage}}{{with .Note}}: {{.}}{{end}}`),
-	tipstaff.KindCommandFinished: judges("effects", `A command ended with code {{.Exit}}{{with .Argv}}: {{range $i, $word := .}}{{if $i}} {{end}}{{$word}}{{end}}{{end}}`,
-		func(b *struct {
-			Argv []string `json:"argv"`
-			Exit int      `json:"exit_code"`
-			Ms   int64    `json:"duration_ms"`
-		}) (bool, int64) {
-			return b.Exit != 0, b.Ms
-		}),
-	tipstaff.KindArtifactRecorded: tells[struct{ Name string }]("other", `An artifact was kept{{with .Name}}: {{.}}{{end}}`),
 
 	tipstaff.KindWorktreeCreated: tells[tipstaff.WorktreeCreated]("delivery", `A worktree was made{{with .Branch}} for the branch {{.}}{{end}}{{with brief .Base}}, from {{.}}{{end}}`),
 	tipstaff.KindDiffRecorded:    tells[tipstaff.DiffRecorded]("delivery", `{{plural .Files "file"}} changed, {{.Added}} lines added, {{.Removed}} removed{{with .Stage}} ({{.}}){{end}}`),
