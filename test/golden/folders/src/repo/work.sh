@@ -6,7 +6,7 @@ everything)
 	echo new >new.txt
 	rm deleted.txt
 	mv before.txt after.txt
-	chmod +x switched.sh
+	chmod +x switched
 	echo 'echo tool' >tool.sh
 	chmod +x tool.sh
 	;;
