@@ -89,6 +89,7 @@ func TestGoldenFolders(t *testing.T) {
 					t.Parallel()
 					w := unpack(t, f.Runs)
 					for _, e := range o.Runs {
+						e.Is = o.Is
 						w.takesOn(e)
 					}
 					w.delivered(o)
@@ -224,7 +225,7 @@ func (w *copied) git(args ...string) string {
 	return string(out)
 }
 
-// changes are lines of git diff --raw without the names of blobs.
+// changes returns lines of git diff --raw without the names of blobs.
 func (w *copied) changes(args ...string) []string {
 	w.Helper()
 	var changes []string
