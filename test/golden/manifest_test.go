@@ -71,7 +71,7 @@ func plain(w *workspace, e end) (v any) {
 // same runs.
 func readGeneration(t *testing.T, dir string) *generation {
 	t.Helper()
-	g := &generation{dir: dir, frozen: map[string]frozen{}}
+	g := &generation{dir: dir}
 	text, err := os.ReadFile(filepath.Join(dir, "manifest.yaml"))
 	if err == nil {
 		err = yaml.UnmarshalWithOptions(text, g, yaml.Strict())
@@ -79,18 +79,7 @@ func readGeneration(t *testing.T, dir string) *generation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err = os.ReadFile(filepath.Join(dir, "frozen.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		var workspace, name string
-		var f frozen
-		if _, err := fmt.Sscan(line, &workspace, &name, &f.run, &f.seq, &f.head, &f.sum); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-		g.frozen[workspace+" "+name] = f
-	}
+	g.frozen = readFrozen(t, dir)
 	listed := 0
 	for workspace, runs := range g.Workspaces {
 		for _, e := range runs {
@@ -103,6 +92,25 @@ func readGeneration(t *testing.T, dir string) *generation {
 		t.Fatalf("%s: the manifest lists %d runs, frozen.txt %d", dir, listed, len(g.frozen))
 	}
 	return g
+}
+
+// readFrozen reads the list of frozen runs, by workspace and name, with a blank between.
+func readFrozen(t *testing.T, dir string) map[string]frozen {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "frozen.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]frozen{}
+	for line := range strings.Lines(string(text)) {
+		var workspace, name string
+		var f frozen
+		if _, err := fmt.Sscan(line, &workspace, &name, &f.run, &f.seq, &f.head, &f.sum); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		all[workspace+" "+name] = f
+	}
+	return all
 }
 
 func untar(archive, dir string) error {
@@ -120,9 +128,12 @@ func untar(archive, dir string) error {
 			return fmt.Errorf("%s: %w", archive, err)
 		}
 		name := filepath.Join(dir, filepath.FromSlash(h.Name))
-		if h.Typeflag == tar.TypeDir {
+		switch h.Typeflag {
+		case tar.TypeDir:
 			err = os.MkdirAll(name, h.FileInfo().Mode())
-		} else {
+		case tar.TypeSymlink:
+			err = os.Symlink(h.Linkname, name)
+		default:
 			var content []byte
 			if content, err = io.ReadAll(r); err == nil {
 				err = os.WriteFile(name, content, h.FileInfo().Mode())
