@@ -1,0 +1,153 @@
+//go:build unix
+
+package golden
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// window is the time in which an answer was made.
+type window struct{ from, to time.Time }
+
+// since reports whether so many seconds have passed from a moment up to the window. The
+// slack is what answers round to.
+func (w window) since(at time.Time, seconds float64) bool {
+	const slack = 0.01
+	return !at.IsZero() && seconds >= w.from.Sub(at).Seconds()-slack && seconds <= w.to.Sub(at).Seconds()+slack
+}
+
+// steady replaces what differs every time that the runs are shown, and nothing else. Every
+// placeholder can hide a fault, so values are replaced by what they are known to be, not by
+// what they look like.
+type steady struct {
+	// known are values that this test knows: the folder, and what was written about runs
+	// that were killed when the store was opened, at another time and by another process
+	// each time.
+	known *strings.Replacer
+	// created has the moment at which each run was made, by id.
+	created map[string]time.Time
+	// first and last are the moments of the first and the last record that was frozen here.
+	first, last time.Time
+}
+
+// json replaces the spans up to now: how long a run that has not ended has existed and
+// waited, and how long a gate that is open has.
+func (s *steady) json(v any, w window) any {
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			v[i] = s.json(v[i], w)
+		}
+	case object:
+		wall, whole := v.get("wall_s").(json.Number)
+		for i, m := range v {
+			n, isNumber := m.value.(json.Number)
+			switch {
+			case !isNumber:
+				v[i].value = s.json(m.value, w)
+			case m.name == "wall_s" && w.since(s.created[v.text("run_id")], seconds(n)):
+				v[i].value = placeholder("<since it was made>")
+			case m.name == "waiting_s" && whole && w.since(s.created[v.text("run_id")], seconds(wall)) &&
+				math.Abs(seconds(wall)-seconds(v.get("active_s"))-seconds(n)) < 0.002:
+				v[i].value = placeholder("<wall_s less active_s>")
+			case m.name == "waited_s" && w.since(moment(v.text("opened_at")), seconds(n)):
+				v[i].value = placeholder("<since opened_at>")
+			}
+		}
+	case string:
+		return s.known.Replace(v)
+	}
+	return v
+}
+
+func seconds(v any) float64 {
+	n, _ := v.(json.Number)
+	f, _ := n.Float64()
+	return f
+}
+
+// moment reads a time; zero: it is none.
+func moment(text string) time.Time {
+	at, _ := time.Parse(time.RFC3339Nano, text)
+	return at
+}
+
+var (
+	spans = regexp.MustCompile(`\b(\d+)h(\d\d)m\b|\b(\d+)m(\d\d)s\b|\b(\d+) d (\d+) h\b|\b(\d+) h (\d+) min\b|\b(\d+) min (\d+) s\b`)
+	// units are the seconds of each group of spans.
+	units  = []float64{3600, 60, 60, 1, 86400, 3600, 3600, 60, 60, 1}
+	gaps   = regexp.MustCompile(` {3,}`)
+	clocks = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z|\d{1,2} [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d UTC`)
+)
+
+// text replaces spans that last up to now: those that began between the first and the last
+// record here. No span that was recorded is so long, unless the runs took longer than they
+// have been frozen for. Tables are as wide as these spans, so the gaps of a text that has
+// any are made equal. The moment now is replaced, too.
+func (s *steady) text(text string, w window) string {
+	text = s.known.Replace(text)
+	text = clocks.ReplaceAllStringFunc(text, func(found string) string {
+		at := moment(found)
+		if at.IsZero() {
+			at, _ = time.Parse("2 Jan 2006 15:04:05 MST", found)
+		}
+		if at.Before(w.from.Add(-time.Second)) || at.After(w.to.Add(time.Second)) {
+			return found
+		}
+		return "<now>"
+	})
+	replaced := false
+	text = spans.ReplaceAllStringFunc(text, func(found string) string {
+		span, unit := 0.0, 0.0
+		for i, digits := range spans.FindStringSubmatch(found)[1:] {
+			if n, err := strconv.ParseFloat(digits, 64); err == nil { // groups of other forms are empty
+				span, unit = span+n*units[i], units[i]
+			}
+		}
+		if span < w.from.Sub(s.last).Seconds()-unit || span > w.to.Sub(s.first).Seconds() {
+			return found
+		}
+		replaced = true
+		return "<up to now>"
+	})
+	if replaced {
+		text = gaps.ReplaceAllString(text, "  ")
+	}
+	return text
+}
+
+var (
+	formToken = regexp.MustCompile(`name="form" value="([^"]+)"`)
+	assetPath = regexp.MustCompile(`/ui/assets/[0-9a-f]{16}/|data-assets="[0-9a-f]{16}"`)
+	icon      = regexp.MustCompile(`(?s)<svg viewBox="0 0 (?:16 16|20 20|28 28)"[^>]*>.*?</svg>`)
+	// blocks are elements that begin a line. What stands in a line of text, like links, does not.
+	blocks = regexp.MustCompile(`<(?:/?(?:html|head|body|nav|main|header|footer|section|article|aside|div|ul|ol|table|thead|tbody|form|dl|details|fieldset|svg|figure|defs|pattern)|` +
+		`h[1-6]|p|li|tr|dt|summary|pre|meta|link|script|title|label|input|button|textarea|select|option|datalist|dialog|g|text|rect|path|line|circle|polyline|polygon)\b`)
+	blank = regexp.MustCompile(`\n[ \t\n]*`)
+)
+
+// html breaks a page into lines. Two things are left out, for they say nothing of runs and
+// change with every change of the design: the digest in the addresses of style sheets and
+// scripts, and the token that forms carry, which is another one in every session. Icons
+// stand beside words that say the same; they are told apart by their size.
+func (s *steady) html(page string, w window) string {
+	if m := formToken.FindStringSubmatch(page); m != nil {
+		page = strings.ReplaceAll(page, m[1], "<token>")
+	}
+	page = assetPath.ReplaceAllStringFunc(page, func(found string) string {
+		if strings.HasPrefix(found, "/") {
+			return "/ui/assets/<digest>/"
+		}
+		return `data-assets="<digest>"`
+	})
+	page = icon.ReplaceAllStringFunc(page, func(found string) string { return fmt.Sprintf("<icon %d>", len(found)) })
+	page = blocks.ReplaceAllStringFunc(page, func(found string) string { return "\n" + found })
+	page = blank.ReplaceAllString(s.text(page, w), "\n")
+	return strings.TrimSpace(page) + "\n"
+}
