@@ -39,6 +39,7 @@ func (s *surfaces) serve() {
 	said, err := s.daemon.Cmd.StdoutPipe()
 	s.Check(err)
 	s.daemon.Cmd.Stderr = &s.daemon.Err
+	s.daemon.Cmd.Env = append(s.daemon.Cmd.Env, thrifty...)
 	s.daemon.Begin()
 	s.Cleanup(func() { _ = s.daemon.Cmd.Process.Kill() }) // it has ended unless the test failed
 	line, err := bufio.NewReader(said).ReadString('\n')
@@ -60,6 +61,7 @@ func (s *surfaces) serve() {
 	}
 
 	server := s.Prepare("mcp").Cmd
+	server.Env = append(server.Env, thrifty...)
 	s.tools, err = mcp.NewClient(&mcp.Implementation{Name: "reader", Version: "1"}, nil).Connect(s.Context(), &mcp.CommandTransport{Command: server}, nil)
 	s.Check(err)
 	s.Cleanup(func() { s.tools.Close() })
@@ -139,11 +141,19 @@ func (s *surfaces) resource(uri string) []byte {
 	return text.Bytes()
 }
 
-// tipstaff runs the command. It neither asks nor waits: the exit code says what it shows.
+// thrifty lets processes collect garbage only when there is much. Most do not live long
+// enough to gain by it, and there are hundreds.
+var thrifty = []string{"GOGC=off", "GOMEMLIMIT=128MiB"}
+
+// tipstaff runs the command.
 func (s *surfaces) tipstaff(args ...string) (cmdtest.Result, window) {
 	s.Helper()
+	p := s.Prepare(args...)
+	p.Cmd.Env = append(p.Cmd.Env, thrifty...)
+	p.Listen()
 	w := window{from: time.Now()}
-	r := s.Run(args...)
+	p.Begin()
+	r := p.Wait()
 	w.to = time.Now()
 	return r, w
 }

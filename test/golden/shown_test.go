@@ -70,7 +70,8 @@ func (sh *shower) learn() {
 	sh.Helper()
 	sh.records = sh.stored()
 	sh.created = map[string]time.Time{}
-	known := []string{sh.Dir, "<folder>"}
+	sh.ended = map[string]time.Time{}
+	known := [][2]string{{sh.Dir, "<folder>"}}
 	for _, e := range sh.runs {
 		f, records := sh.frozen[e.Name], sh.records[e.Name]
 		head, err := hex.DecodeString(strings.TrimPrefix(f.head, "sha256:"))
@@ -91,9 +92,15 @@ func (sh *shower) learn() {
 			sum := sha256.Sum256(append(head, raw...))
 			head = sum[:]
 			known = append(known, r.written(hex.EncodeToString(head))...)
+			sh.ended[f.run] = r.At
 		}
 	}
-	sh.known = strings.NewReplacer(known...)
+	slices.SortStableFunc(known, func(a, b [2]string) int { return len(b[0]) - len(a[0]) }) // some begin with others
+	var pairs []string
+	for _, pair := range known {
+		pairs = append(pairs, pair[0], pair[1])
+	}
+	sh.known = strings.NewReplacer(pairs...)
 }
 
 func later(a, b time.Time) time.Time {
@@ -114,19 +121,19 @@ type record struct {
 }
 
 // written are the values of a record that was written when the store was opened, each with
-// its placeholder, in all forms in which they are shown. A longer form stands before one
-// that it begins with.
-func (r record) written(hash string) (known []string) {
+// its placeholder, in all forms in which they are shown.
+func (r record) written(hash string) (known [][2]string) {
 	for _, layout := range []string{"2006-01-02T15:04:05.000000000Z", time.RFC3339Nano, time.RFC3339, "2006-01-02 15:04:05.000", time.DateTime, "2 Jan 2006 15:04:05 MST"} {
-		known = append(known, r.At.UTC().Format(layout), "<when it was opened>")
+		known = append(known, [2]string{r.At.UTC().Format(layout), "<when it was opened>"})
 	}
-	known = append(known, hash, "<hash>", hash[:6]+"…"+hash[len(hash)-4:], "<hash>")
-	if r.ID != "" {
-		known = append(known, r.ID, "<id>", r.ID[:6]+"…"+r.ID[len(r.ID)-4:], "<id>")
-	}
-	for _, value := range []string{r.Sig, r.Body.FoundBy} {
+	for value, placeholder := range map[string]string{hash: "<hash>", r.ID: "<id>"} {
 		if value != "" {
-			known = append(known, value, "<who or what wrote it>")
+			known = append(known, [2]string{value, placeholder}, [2]string{value[:6] + "…" + value[len(value)-4:], placeholder})
+		}
+	}
+	for value, placeholder := range map[string]string{r.Sig: "<signature>", r.Body.FoundBy: "<process>"} {
+		if value != "" {
+			known = append(known, [2]string{value, placeholder})
 		}
 	}
 	return known
@@ -159,7 +166,7 @@ func (sh *shower) unseen() map[string]string {
 	all := map[string]string{}
 	for _, e := range sh.runs {
 		if e.Status == "awaiting_resume" {
-			sh.id = sh.frozen[e.Name].run
+			sh.id, sh.live = sh.frozen[e.Name].run, true
 			sh.file(e.Name)
 			sh.ran("show", sh.id)
 			sh.ran("show", sh.id, "--evidence", "decisions")
@@ -176,7 +183,7 @@ func (sh *shower) all(name string, expired map[string]string) {
 	sh.Helper()
 	long := sh.atLength()
 	for _, e := range sh.runs {
-		sh.id = sh.frozen[e.Name].run
+		sh.id, sh.live = sh.frozen[e.Name].run, !e.ended()
 		sh.file(e.Name + ".txt")
 		fmt.Fprintf(sh.to, "%s of %s: %s\n", e.Name, name, e.Is)
 		if len(sh.records[e.Name]) > sh.frozen[e.Name].seq && expired[e.Name] != "" {
@@ -184,13 +191,15 @@ func (sh *shower) all(name string, expired map[string]string) {
 		}
 		sh.run(e)
 		if slices.Contains(long, e.Name) {
+			sh.slices(sh.id)
+			sh.called("run_verify", object{{"run_id", sh.id}}, "GET /runs/"+sh.id+"/verify")
 			sh.forms(e)
 			sh.file(e.Name + ".page.txt")
 			fmt.Fprintf(sh.to, "%s of %s: %s\n", e.Name, name, e.Is)
 			sh.pages(e)
 		}
 	}
-	sh.id = ""
+	sh.id, sh.live = "", true
 	sh.file("all_runs.txt")
 	fmt.Fprintf(sh.to, "the runs of %s\n", name)
 	sh.lists()
@@ -345,13 +354,11 @@ func (sh *shower) run(e expectation) {
 	sh.asked(at+"/delivery", "")
 	sh.called("delivery_gate", id, "GET "+at+"/delivery")
 	sh.asked(at+"/verify", "")
-	sh.called("run_verify", id, "GET "+at+"/verify")
 	sh.ran("events", run)
 	sh.sameRecords(e, at)
 	sh.called("run_watch", append(id, member{"timeout_s", 1}), "")
 	if status.get("pipeline") != nil {
 		sh.ranJSON(nil, "show", run, "--transitions")
-		sh.ranJSON(nil, "show", run, "--checkpoints")
 		sh.ran("show", run, "--graph", "mermaid")
 	}
 	if sh.talks(run) {
@@ -362,14 +369,30 @@ func (sh *shower) run(e expectation) {
 // slices of the evidence, as the API knows them.
 var evidenceSlices = []string{"plan", "steps", "findings", "commands", "artifacts", "errors", "decisions", "bounds", "delivery", "verification"}
 
-// evidence asks for the evidence: for all of it, and for its slices, of which nothing is
-// written unless a slice is not what all of it says. Gates and artifacts are asked for one
-// by one.
+// evidence asks for the evidence, and for the gates and artifacts that it lists.
 func (sh *shower) evidence(at string, id object) {
 	sh.Helper()
 	evidence := sh.asked(at+"/evidence", "")
 	whole := sh.answers["GET "+at+"/evidence"]
 	sh.called("run_evidence", id, whole.to)
+	decisions, _ := evidence.get("decisions").(object)
+	for _, item := range decisions.list("items") {
+		sh.asked(at+"/gates/"+url.PathEscape(item.(object).text("key")), "")
+	}
+	artifacts, _ := evidence.get("artifacts").(object)
+	for _, item := range artifacts.list("items") {
+		digest := item.(object).text("digest")
+		status, body, _ := sh.get(at + "/artifacts/" + url.PathEscape(digest))
+		sh.section("GET "+at+"/artifacts/"+digest, fmt.Sprintf("status %d, %d bytes, sha256:%x\n", status, len(body), sha256.Sum256(body)))
+	}
+}
+
+// slices asks for the evidence by its slices, of which nothing is written unless a slice is
+// not what all of it says.
+func (sh *shower) slices(run string) {
+	sh.Helper()
+	at := "/runs/" + run
+	evidence := sh.answers["GET "+at+"/evidence"].value.(object)
 	var same []string
 	for _, slice := range evidenceSlices {
 		_, body, w := sh.get(at + "/evidence?slice=" + slice)
@@ -390,17 +413,7 @@ func (sh *shower) evidence(at string, id object) {
 	}
 	sh.section("GET "+at+"/evidence?slice=…", "as all of it: "+strings.Join(same, ", "))
 	if same := string(sh.resource("tipstaff://runs" + strings.TrimPrefix(at, "/runs") + "/evidence")); same != "" {
-		sh.json("mcp tipstaff:/"+at+"/evidence", []byte(same), window{time.Now().Add(-time.Minute), time.Now()}, whole.to)
-	}
-	decisions, _ := evidence.get("decisions").(object)
-	for _, item := range decisions.list("items") {
-		sh.asked(at+"/gates/"+url.PathEscape(item.(object).text("key")), "")
-	}
-	artifacts, _ := evidence.get("artifacts").(object)
-	for _, item := range artifacts.list("items") {
-		digest := item.(object).text("digest")
-		status, body, _ := sh.get(at + "/artifacts/" + url.PathEscape(digest))
-		sh.section("GET "+at+"/artifacts/"+digest, fmt.Sprintf("status %d, %d bytes, sha256:%x\n", status, len(body), sha256.Sum256(body)))
+		sh.json("mcp tipstaff:/"+at+"/evidence", []byte(same), window{time.Now().Add(-time.Minute), time.Now()}, "GET "+at+"/evidence")
 	}
 }
 
@@ -468,19 +481,7 @@ func (sh *shower) forms(e expectation) {
 	sh.Helper()
 	run := sh.frozen[e.Name].run
 	at := "GET /runs/" + run
-	sh.ranJSON(like(at+"?include=all"), "show", run)
-	sh.ran("show", run, "--metrics")
 	sh.ran("show", run, "--evidence")
-	sh.ran("show", run, "--diagnose")
-	sh.ran("verify", run)
-	sh.ranJSON(like(at+"/verify"), "verify", run, "--open")
-	if e.ended() {
-		sh.ranJSON(like(at+"/metrics"), "show", run, "--metrics")
-		sh.ranJSON(like(at+"/evidence"), "show", run, "--evidence")
-		sh.ranJSON(like(at+"/diagnose"), "show", run, "--diagnose")
-		sh.ran("show", run, "--delivery")
-		sh.ran("show", run, "--diff")
-	}
 	status, evidence := sh.answers[at].value.(object), sh.answers[at+"/evidence"].value.(object)
 	if sh.talks(run) {
 		sh.ran("show", run, "--transcript")
@@ -488,7 +489,21 @@ func (sh *shower) forms(e expectation) {
 	if status.get("pipeline") != nil {
 		sh.ran("show", run, "--transitions")
 		sh.ran("show", run, "--checkpoints")
+		sh.ranJSON(nil, "show", run, "--checkpoints")
 		sh.ran("show", run, "--graph", "dot")
+	}
+	if e.ended() {
+		sh.ranJSON(like(at+"?include=all"), "show", run)
+		sh.ranJSON(like(at+"/metrics"), "show", run, "--metrics")
+		sh.ran("show", run, "--metrics")
+		sh.ranJSON(like(at+"/evidence"), "show", run, "--evidence")
+		sh.ran("show", run, "--diff")
+		sh.ran("verify", run)
+	} else {
+		sh.ranJSON(like(at+"/diagnose"), "show", run, "--diagnose")
+		sh.ran("show", run, "--diagnose")
+		sh.ran("show", run, "--delivery")
+		sh.ranJSON(like(at+"/verify"), "verify", run, "--open")
 	}
 	decisions, _ := evidence.get("decisions").(object)
 	for _, item := range decisions.list("items") {
@@ -588,7 +603,7 @@ func (sh *shower) lists() {
 	sh.called("pending_decisions", nil, "GET /pending")
 	sh.asked("/threads", "")
 	sh.visited("/ui/", true)
-	for _, path := range []string{"/ui/runs", "/ui/sessions", "/ui/memory"} {
+	for _, path := range []string{"/ui/runs", "/ui/sessions"} {
 		sh.visited(path, false)
 	}
 }

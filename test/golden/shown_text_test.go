@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -32,12 +33,19 @@ type steady struct {
 	known *strings.Replacer
 	// created has the moment at which each run was made, by id.
 	created map[string]time.Time
+	// ended has the moment of the last record that was added to a run when the store was
+	// opened, which may have ended it.
+	ended map[string]time.Time
+	// live is set while runs are shown that had not ended when they were frozen. Of others
+	// nothing depends on now.
+	live bool
 	// first and last are the moments of the first and the last record that was frozen here.
 	first, last time.Time
 }
 
 // json replaces the spans up to now: how long a run that has not ended has existed and
-// waited, and how long a gate that is open has.
+// waited, and how long a gate that is open has, or one that was closed when the store was
+// opened.
 func (s *steady) json(v any, w window) any {
 	switch v := v.(type) {
 	case []any:
@@ -46,18 +54,24 @@ func (s *steady) json(v any, w window) any {
 		}
 	case object:
 		wall, whole := v.get("wall_s").(json.Number)
+		opened, closed := moment(v.text("opened_at")), moment(v.text("closed_at"))
+		made, ended := s.created[v.text("run_id")], s.ended[v.text("run_id")]
+		lasts := func(wall json.Number) bool {
+			return w.since(made, seconds(wall)) || !ended.IsZero() && (window{ended, ended}).since(made, seconds(wall))
+		}
 		for i, m := range v {
 			n, isNumber := m.value.(json.Number)
 			switch {
 			case !isNumber:
 				v[i].value = s.json(m.value, w)
-			case m.name == "wall_s" && w.since(s.created[v.text("run_id")], seconds(n)):
+			case m.name == "wall_s" && lasts(wall):
 				v[i].value = placeholder("<since it was made>")
-			case m.name == "waiting_s" && whole && w.since(s.created[v.text("run_id")], seconds(wall)) &&
-				math.Abs(seconds(wall)-seconds(v.get("active_s"))-seconds(n)) < 0.002:
+			case m.name == "waiting_s" && whole && lasts(wall) && math.Abs(seconds(wall)-seconds(v.get("active_s"))-seconds(n)) < 0.002:
 				v[i].value = placeholder("<wall_s less active_s>")
-			case m.name == "waited_s" && w.since(moment(v.text("opened_at")), seconds(n)):
+			case m.name == "waited_s" && closed.IsZero() && w.since(opened, seconds(n)):
 				v[i].value = placeholder("<since opened_at>")
+			case m.name == "waited_s" && closed.After(s.last) && (window{closed, closed}).since(opened, seconds(n)):
+				v[i].value = placeholder("<closed_at less opened_at>")
 			}
 		}
 	case string:
@@ -92,6 +106,9 @@ var (
 // any are made equal. The moment now is replaced, too.
 func (s *steady) text(text string, w window) string {
 	text = s.known.Replace(text)
+	if !s.live {
+		return text
+	}
 	text = clocks.ReplaceAllStringFunc(text, func(found string) string {
 		at := moment(found)
 		if at.IsZero() {
@@ -124,6 +141,8 @@ func (s *steady) text(text string, w window) string {
 
 var (
 	formToken = regexp.MustCompile(`name="form" value="([^"]+)"`)
+	formKey   = regexp.MustCompile(`name="key" value="[A-Z2-7]{26}"`)
+	zoom      = regexp.MustCompile(`from=([0-9TZ.%A-]+)(&amp;scale=real)?&amp;to=([0-9TZ.%A-]+)`)
 	assetPath = regexp.MustCompile(`/ui/assets/[0-9a-f]{16}/|data-assets="[0-9a-f]{16}"`)
 	icon      = regexp.MustCompile(`(?s)<svg viewBox="0 0 (?:16 16|20 20|28 28)"[^>]*>.*?</svg>`)
 	// blocks are elements that begin a line. What stands in a line of text, like links, does not.
@@ -132,9 +151,10 @@ var (
 	blank = regexp.MustCompile(`\n[ \t\n]*`)
 )
 
-// html breaks a page into lines. Two things are left out, for they say nothing of runs and
-// change with every change of the design: the digest in the addresses of style sheets and
-// scripts, and the token that forms carry, which is another one in every session. Icons
+// html breaks a page into lines. What says nothing of runs is left out: the digest in the
+// addresses of style sheets and scripts, which is that of the design, and what forms carry,
+// a token of the session and a random key of the form. So are the ends of windows of a
+// timeline that reach beyond now, for they lie as far from now as the window is wide. Icons
 // stand beside words that say the same; they are told apart by their size.
 func (s *steady) html(page string, w window) string {
 	if m := formToken.FindStringSubmatch(page); m != nil {
@@ -145,6 +165,14 @@ func (s *steady) html(page string, w window) string {
 			return "/ui/assets/<digest>/"
 		}
 		return `data-assets="<digest>"`
+	})
+	page = formKey.ReplaceAllString(page, `name="key" value="<random>"`)
+	page = zoom.ReplaceAllStringFunc(page, func(found string) string {
+		m := zoom.FindStringSubmatch(found)
+		if to, err := url.QueryUnescape(m[3]); err != nil || !moment(to).After(w.from) {
+			return found
+		}
+		return "from=<before>" + m[2] + "&amp;to=<after now>"
 	})
 	page = icon.ReplaceAllStringFunc(page, func(found string) string { return fmt.Sprintf("<icon %d>", len(found)) })
 	page = blocks.ReplaceAllStringFunc(page, func(found string) string { return "\n" + found })
