@@ -102,7 +102,7 @@ var (
 
 // text replaces spans that last up to now: those that began between the first and the last
 // record here. No span that was recorded is so long, unless the runs took longer than they
-// have been frozen for. Tables are as wide as these spans, so the gaps of a text that has
+// have been frozen for. Tables are as wide as these spans, so the gaps of a table that has
 // any are made equal. The moment now is replaced, too.
 func (s *steady) text(text string, w window) string {
 	text = s.known.Replace(text)
@@ -119,28 +119,32 @@ func (s *steady) text(text string, w window) string {
 		}
 		return "<now>"
 	})
-	replaced := false
-	text = spans.ReplaceAllStringFunc(text, func(found string) string {
-		span, unit := 0.0, 0.0
-		for i, digits := range spans.FindStringSubmatch(found)[1:] {
-			if n, err := strconv.ParseFloat(digits, 64); err == nil { // groups of other forms are empty
-				span, unit = span+n*units[i], units[i]
-			}
+	parts := strings.Split(text, "\n\n")
+	for i, part := range parts {
+		if steady := spans.ReplaceAllStringFunc(part, func(found string) string { return s.span(found, w) }); steady != part {
+			parts[i] = gaps.ReplaceAllString(steady, "  ")
 		}
-		if span < w.from.Sub(s.last).Seconds()-unit || span > w.to.Sub(s.first).Seconds() {
-			return found
-		}
-		replaced = true
-		return "<up to now>"
-	})
-	if replaced {
-		text = gaps.ReplaceAllString(text, "  ")
 	}
-	return text
+	return strings.Join(parts, "\n\n")
+}
+
+// span replaces a span that lasts up to now.
+func (s *steady) span(found string, w window) string {
+	long, unit := 0.0, 0.0
+	for i, digits := range spans.FindStringSubmatch(found)[1:] {
+		if n, err := strconv.ParseFloat(digits, 64); err == nil { // groups of other forms are empty
+			long, unit = long+n*units[i], units[i]
+		}
+	}
+	if long < w.from.Sub(s.last).Seconds()-unit || long > w.to.Sub(s.first).Seconds() {
+		return found
+	}
+	return "<up to now>"
 }
 
 var (
 	formToken = regexp.MustCompile(`name="form" value="([^"]+)"`)
+	today     = regexp.MustCompile(`( today</dt><dd>)[^<]*`)
 	formKey   = regexp.MustCompile(`name="key" value="[A-Z2-7]{26}"`)
 	zoom      = regexp.MustCompile(`from=([0-9TZ.%A-]+)(&amp;scale=real)?&amp;to=([0-9TZ.%A-]+)`)
 	assetPath = regexp.MustCompile(`/ui/assets/[0-9a-f]{16}/|data-assets="[0-9a-f]{16}"`)
@@ -154,7 +158,8 @@ var (
 // html breaks a page into lines. What says nothing of runs is left out: the digest in the
 // addresses of style sheets and scripts, which is that of the design, and what forms carry,
 // a token of the session and a random key of the form. So are the ends of windows of a
-// timeline that reach beyond now, for they lie as far from now as the window is wide. Icons
+// timeline that reach beyond now, for they lie as far from now as the window is wide, and
+// figures of today, as which runs count that the opening of the store has ended. Icons
 // stand beside words that say the same; they are told apart by their size.
 func (s *steady) html(page string, w window) string {
 	if m := formToken.FindStringSubmatch(page); m != nil {
@@ -166,6 +171,7 @@ func (s *steady) html(page string, w window) string {
 		}
 		return `data-assets="<digest>"`
 	})
+	page = today.ReplaceAllString(page, "$1<of today>")
 	page = formKey.ReplaceAllString(page, `name="key" value="<random>"`)
 	page = zoom.ReplaceAllStringFunc(page, func(found string) string {
 		m := zoom.FindStringSubmatch(found)
