@@ -49,7 +49,7 @@ func TestGolden(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(g.Workspaces)) {
 			t.Run(g.dir+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				w := g.unpack(t, name)
+				w := g.unpack(t, name, 2*time.Minute)
 				w.allFrozen()
 				w.bites()
 				for _, e := range w.runs {
@@ -82,7 +82,7 @@ func TestGoldenInPostgres(t *testing.T) {
 		for i, name := range slices.Sorted(maps.Keys(g.Workspaces)) {
 			t.Run(g.dir+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				w := g.unpack(t, name)
+				w := g.unpack(t, name, 2*time.Minute)
 				w.Must(0, "ls") // which brings the store to the newest format
 				address, err := url.Parse(server)
 				w.Check(err)
@@ -108,9 +108,9 @@ type workspace struct {
 	frozen map[string]frozen // by name
 }
 
-func (g *generation) unpack(t *testing.T, name string) *workspace {
+func (g *generation) unpack(t *testing.T, name string, patience time.Duration) *workspace {
 	t.Helper()
-	w := &workspace{cmdtest.New(t, cmdtest.Released, 2*time.Minute), g.Workspaces[name], map[string]frozen{}}
+	w := &workspace{cmdtest.New(t, cmdtest.Released, patience), g.Workspaces[name], map[string]frozen{}}
 	w.Check(untar(filepath.Join(g.dir, name+".tar.bz2"), w.Dir))
 	w.Check(os.Mkdir(w.Path("exported"), 0o755))
 	for _, e := range w.runs {
