@@ -131,8 +131,12 @@ soak: ## hundreds of kills, every test in full, and the simulator for as long as
 	TIPSTAFF_KILLS=400 $(GO) test $(RACE) -timeout 60m -run Kill ./cmd/tipstaff
 	TIPSTAFF_FLOWTEST=sqlite,memory $(GO) test $(RACE) -shuffle=on -timeout 120m ./...
 
-mutate: ## code that no test checks; MUTATE=policy takes one package, EVERY=10 a tenth of its mutants
-	$(GO) run ./test/mutate -every $(EVERY) $(MUTATE)
+mutate: ## code that no test checks; MUTATE=policy takes one package, EVERY=10 a tenth of its mutants; SAMPLE=300 so many of the whole product, the same ones every time
+	$(if $(SAMPLE),CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -trimpath" )$(GO) run ./test/mutate $(if $(SAMPLE),-sample $(SAMPLE),-every $(EVERY) $(MUTATE))
+
+.PHONY: plant
+plant: ## bugs put into the code one at a time, and which suite finds each; PLANT="ID…" takes some of them
+	$(GO) run ./test/plant -only "$(PLANT)"
 
 clean:
 	rm -rf bin .cache

@@ -54,8 +54,8 @@ func together(a, b test) bool {
 	return rank(a) == rank(b) && rank(a) >= 0
 }
 
-// workers is how many mutants are tried at once.
-const workers = 2
+// workers bounds how many mutants are tried at once.
+var workers = 2
 
 // prepare builds the tests, runs each alone with no mutant switched on, and notes
 // which mutants it reaches.

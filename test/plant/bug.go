@@ -96,10 +96,11 @@ func bugs() []bug {
 
 // promise returns what the bug breaks, with where it stands.
 func (b bug) promise() string {
+	says := strings.Join(strings.Fields(b.says), " ") // which may be broken into lines on the page
 	if b.guarantee == 0 {
-		return b.page + ": " + b.says
+		return b.page + ": " + says
 	}
-	return fmt.Sprintf("%d. %s", b.guarantee, b.says)
+	return fmt.Sprintf("%d. %s", b.guarantee, says)
 }
 
 func (b bug) onlyText() string {

@@ -19,12 +19,13 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
 
 func main() {
-	only := flag.String("only", "", "plant this bug alone, by its `id`")
+	only := flag.String("only", "", "plant these bugs alone, by their `ids`, separated by space")
 	list := flag.Bool("list", false, "print the bugs and plant none")
 	flag.Parse()
 	bugs, err := chosen(*only)
@@ -38,22 +39,30 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if !run(ctx, ".", bugs, os.Stdout) {
+	t := &trial{root: ".", sound: map[string]string{}}
+	found := t.run(ctx, bugs, os.Stdout)
+	if err := t.close(); err != nil {
+		fmt.Fprintln(os.Stderr, "plant:", err)
+	}
+	if !found {
 		os.Exit(1)
 	}
 }
 
-// chosen returns all bugs, or the one of an id.
-func chosen(id string) ([]bug, error) {
+// chosen returns all bugs, or those of some ids.
+func chosen(ids string) (some []bug, err error) {
 	all := bugs()
-	if id == "" {
+	if ids == "" {
 		return all, nil
 	}
-	i := slices.IndexFunc(all, func(b bug) bool { return b.id == id })
-	if i < 0 {
-		return nil, fmt.Errorf("no bug %q; -list prints them", id)
+	for id := range strings.FieldsSeq(ids) {
+		i := slices.IndexFunc(all, func(b bug) bool { return b.id == id })
+		if i < 0 {
+			return nil, fmt.Errorf("no bug %q; -list prints them", id)
+		}
+		some = append(some, all[i])
 	}
-	return all[i : i+1], nil
+	return some, nil
 }
 
 // printList prints a bug in three lines: what it is, the promise that it breaks, where.
@@ -64,11 +73,11 @@ func printList(w io.Writer, bugs []bug) {
 	fmt.Fprintf(w, "%d bugs\n", len(bugs))
 }
 
-// run plants the bugs of the tree at root, and reports whether all of them were found.
-func run(ctx context.Context, root string, bugs []bug, w io.Writer) bool {
+// run plants bugs, one after another, and reports whether all of them were found.
+func (t *trial) run(ctx context.Context, bugs []bug, w io.Writer) bool {
 	began, byLevel, faults := time.Now(), map[level]int{}, 0
 	for _, b := range bugs {
-		found, err := try(ctx, root, b)
+		found, err := t.try(ctx, b)
 		if ctx.Err() != nil {
 			fmt.Fprintln(w, "interrupted")
 			return false

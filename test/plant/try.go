@@ -11,10 +11,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
+
+// A trial plants bugs in the tree at root.
+type trial struct {
+	root    string
+	scratch string            // "": none is needed yet
+	sound   map[string]string // test binaries without a bug, by package and level
+}
+
+func (t *trial) close() error { return os.RemoveAll(t.scratch) }
 
 // A finding names the test that failed with a bug.
 type finding struct {
@@ -27,24 +37,24 @@ type finding struct {
 const patience = "4m"
 
 // try plants a bug and returns what finds it.
-func try(ctx context.Context, root string, b bug) (finding, error) {
+func (t *trial) try(ctx context.Context, b bug) (finding, error) {
 	scratch, err := os.MkdirTemp("", "tipstaff-plant-")
 	if err != nil {
 		return finding{}, err
 	}
 	defer os.RemoveAll(scratch)
-	overlay, err := b.overlay(root, scratch)
+	overlay, err := b.overlay(t.root, scratch)
 	if err != nil {
 		return finding{}, err
 	}
 	began := time.Now()
 	for _, s := range b.suites {
 		if s.builds() { // the command, and would take it for a failure of its own if that cannot be done
-			if out, err := command(ctx, root, overlay, suite{}, "build", "-trimpath", "./"+filepath.Dir(b.file)).CombinedOutput(); err != nil {
+			if out, err := command(ctx, t.root, overlay, suite{}, "build", "-trimpath", "./"+filepath.Dir(b.file)).CombinedOutput(); err != nil {
 				return finding{}, fmt.Errorf("it does not compile: %w\n%s", err, out)
 			}
 		}
-		test, err := failing(ctx, root, overlay, s, "-count=1")
+		test, err := failing(ctx, t.root, overlay, s)
 		if err != nil {
 			return finding{}, err
 		}
@@ -52,9 +62,8 @@ func try(ctx context.Context, root string, b bug) (finding, error) {
 			continue
 		}
 		found := finding{s, test, time.Since(began)}
-		// What fails by itself has found nothing. The cache knows most of these.
-		if test, err = failing(ctx, root, "", s); err != nil || test != "" {
-			return finding{}, errors.Join(err, fmt.Errorf("%s of %s fails without the bug, too", test, s.pkg))
+		if err := t.passes(ctx, s); err != nil { // what fails by itself has found nothing
+			return finding{}, fmt.Errorf("%s of %s failed, and does so without the bug: %w", test, s.pkg, err)
 		}
 		if costly := s.level == processes || s.level == race; costly != (b.only != "") || costly && b.only != s.level {
 			return finding{}, fmt.Errorf("%s of %s found it: set only, which is %q, to say whether a lesser suite can", found.test, s.pkg, b.only)
@@ -111,14 +120,9 @@ var goFlags = sync.OnceValue(func() string {
 })
 
 // failing runs a suite and returns the first test that fails; "": none does.
-func failing(ctx context.Context, root, overlay string, s suite, more ...string) (string, error) {
-	args := []string{"test", "-json", "-vet=off", "-short", "-failfast", "-timeout=" + patience, "-run=" + s.run}
-	if s.level == race {
-		args = append(args, raceFlags()...)
-	} else {
-		args = append(args, "-trimpath")
-	}
-	c := command(ctx, root, overlay, s, append(append(args, more...), "./"+s.pkg)...)
+func failing(ctx context.Context, root, overlay string, s suite) (string, error) {
+	args := append([]string{"test", "-json", "-vet=off", "-short", "-failfast", "-count=1", "-timeout=" + patience, "-run=" + s.run}, s.flags()...)
+	c := command(ctx, root, overlay, s, append(args, "./"+s.pkg)...)
 	var out, complaint bytes.Buffer
 	c.Stdout, c.Stderr = &out, &complaint
 	ended := c.Run()
@@ -141,8 +145,43 @@ func failing(ctx context.Context, root, overlay string, s suite, more ...string)
 	return "", nil
 }
 
-// raceFlags returns those that the Makefile exports, so that nothing is compiled anew.
-func raceFlags() []string {
+// passes runs a suite without a bug, and returns why it fails. The tests of a package are
+// compiled once.
+func (t *trial) passes(ctx context.Context, s suite) (err error) {
+	if t.scratch == "" {
+		if t.scratch, err = os.MkdirTemp("", "tipstaff-plant-"); err != nil {
+			return err
+		}
+	}
+	key := s.pkg
+	if s.level == race {
+		key += " raced"
+	}
+	binary := t.sound[key]
+	if binary == "" {
+		binary = filepath.Join(t.scratch, strconv.Itoa(len(t.sound))+".test")
+		args := append([]string{"test", "-c", "-vet=off", "-o=" + binary}, s.flags()...)
+		if out, err := command(ctx, t.root, "", s, append(args, "./"+s.pkg)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		t.sound[key] = binary
+	}
+	c := exec.CommandContext(ctx, binary, "-test.short", "-test.failfast", "-test.timeout="+patience, "-test.run="+s.run)
+	c.Dir = filepath.Join(t.root, s.pkg)
+	c.Env = command(ctx, t.root, "", s).Env
+	c.WaitDelay = 10 * time.Second
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+// flags returns those of the release or, under the race detector, those that the Makefile
+// exports, so that nothing is compiled anew.
+func (s suite) flags() []string {
+	if s.level != race {
+		return []string{"-trimpath"}
+	}
 	if flags := strings.Fields(os.Getenv("RACE")); len(flags) > 0 {
 		return flags
 	}
