@@ -50,7 +50,7 @@ var kills = []bug{
 		file:   "store/lease.go",
 		old:    "\tif err == nil && st.held {\n\t\terr = t.refuseLiving(st)",
 		new:    "\tif err == nil && st.held && st.mine {\n\t\terr = t.refuseLiving(st)",
-		suites: []suite{rules("Acquire|SecondOwnerFencesTheFirst|HeartbeatRenewsOwnLeases"), tests("runner", "TestLaunchedProcessTakesTheLeaseOnce|TestOldHeartbeatsAreNoDeath"), started("cmd/tipstaff", "TestTwoResumes")},
+		suites: []suite{rules("Acquire"), tests("runner", "TestOldHeartbeatsAreNoDeath"), started("cmd/tipstaff", "TestTwoResumes")},
 	},
 	{
 		id: "owner-by-pid", guarantee: 1, says: "`kill -9` at any moment: after `resume`, the run ends as it would have.",
@@ -130,7 +130,7 @@ var kills = []bug{
 		file:   "flow/wait.go",
 		old:    "\t\tif turn == d.parkTurn {\n\t\t\td.linger(turn, since)\n\t\t}",
 		new:    "\t\tif d.running == 0 {\n\t\t\td.linger(d.parkTurn, since)\n\t\t}",
-		suites: []suite{tests("flow", "TestHowLongARunLingers|TestParkingIsTriedAgain|TestALingerOfAnEarlierIdlePeriodIsVoid"), themes("waiting"), simulated()},
+		suites: []suite{themes("waiting"), tests("flow", "TestHowLongARunLingers|TestParkingIsTriedAgain"), simulated()},
 	},
 	{
 		id: "carried-by-id", guarantee: 1, says: "a call that completed is not made again for a node that asks for the same.",
@@ -162,6 +162,6 @@ var kills = []bug{
 		file:   "sqlite/conn.go",
 		old:    "\"synchronous(FULL)\"",
 		new:    "\"synchronous(NORMAL)\"",
-		suites: []suite{tests("sqlite", "TestEveryCommitIsSynced|TestPowerLossAroundTheEnd|TestTornLog")},
+		suites: []suite{tests("sqlite", "TestEveryCommitIsSynced")},
 	},
 }

@@ -11,7 +11,7 @@ var programs = []bug{
 		file:   "supervisor/spawn.go",
 		old:    "\tp.signal(syscall.SIGKILL, true)",
 		new:    "\tp.signal(syscall.SIGKILL, false)",
-		suites: []suite{tests("supervisor", "TestCloseEndsTheDeaf|TestNothingOutlivesTheProgram|TestCloseWaitsForTheDying|TestTheGroupOfADeafProgramEnds"), tests("tool", "TestExecEndsItsGroup|TestExecLeavesNoProcess")},
+		suites: []suite{tests("supervisor", "TestCloseEndsTheDeaf|TestNothingOutlivesTheProgram|TestCloseWaitsForTheDying"), tests("tool", "TestExecEndsItsGroup|TestExecLeavesNoProcess")},
 	},
 	{
 		id: "rest-not-ended", guarantee: 6, says: endsWithItsCall,
@@ -91,7 +91,7 @@ var programs = []bug{
 		file:   "runner/cancel.go",
 		old:    "\t\tif row.Owner != nil && row.Owner.Launch != \"\" {\n\t\t\tlaunches[row.Owner.Launch] = row.ID\n\t\t}",
 		new:    "\t\tif row.Owner != nil && row.Launch != nil {\n\t\t\tlaunches[row.Owner.Launch] = row.ID\n\t\t}",
-		suites: []suite{tests("runner", "TestRecoveryMarksTheRunsOfDeadOwnersOnce|TestRecoveryCompletes.*|TestWhatDeadOwnersLeftIsSwept"), started("cmd/tipstaff", "TestNoChildOutlivesItsRun")},
+		suites: []suite{tests("runner", "TestRecoveryMarksTheRunsOfDeadOwnersOnce"), started("cmd/tipstaff", "TestNoChildOutlivesItsRun")},
 	},
 	{
 		id: "servers-without-markers", guarantee: 6, says: foundByMarkers,
