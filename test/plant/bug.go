@@ -57,7 +57,7 @@ func themes(names string) suite {
 
 // simulated returns programs under schedules that nobody thought of.
 func simulated() suite {
-	return suite{level: simulator, pkg: "flow/simtest", run: "^TestSchedules$", env: []string{"TIPSTAFF_SIM=10s", "TIPSTAFF_SIM_SEED=1"}}
+	return suite{level: simulator, pkg: "flow/simtest", run: "^TestSchedules$", env: []string{"TIPSTAFF_SIM=5s", "TIPSTAFF_SIM_SEED=1"}}
 }
 
 // tests returns some tests of a package. run takes names, separated by |.

@@ -5,11 +5,11 @@ const allAllow = "A call is made only if plan, manifest, pins, effect classes, s
 // Bugs against guarantee 3.
 var allowed = []bug{
 	{
-		id: "pin-is-a-prefix", guarantee: 3, says: allAllow,
-		slip:   "compares the URIs of the allow-list by prefix",
+		id: "any-pin-of-the-tool", guarantee: 3, says: allAllow,
+		slip:   "compares the URIs of the allow-list without their pins",
 		file:   "tool/gate.go",
 		old:    "!slices.Contains(g.AllowList, uri) {",
-		new:    "!slices.ContainsFunc(g.AllowList, func(a string) bool { return strings.HasPrefix(uri, strings.TrimSuffix(a, \"0\")) }) {",
+		new:    "!slices.ContainsFunc(g.AllowList, func(a string) bool { return strings.Split(a, \"@\")[0] == strings.Split(uri, \"@\")[0] }) {",
 		suites: []suite{tests("tool", "TestAllowListComparesWholeURIs|TestEveryRefusalAlone")},
 	},
 	{

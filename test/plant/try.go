@@ -34,7 +34,12 @@ type finding struct {
 }
 
 // patience bounds a suite. A bug may make a test hang, which finds it.
-const patience = "4m"
+func (s suite) patience() string {
+	if s.builds() || s.level == race {
+		return "-timeout=5m"
+	}
+	return "-timeout=90s"
+}
 
 // try plants a bug and returns what finds it.
 func (t *trial) try(ctx context.Context, b bug) (finding, error) {
@@ -121,7 +126,7 @@ var goFlags = sync.OnceValue(func() string {
 
 // failing runs a suite and returns the first test that fails; "": none does.
 func failing(ctx context.Context, root, overlay string, s suite) (string, error) {
-	args := append([]string{"test", "-json", "-vet=off", "-short", "-failfast", "-count=1", "-timeout=" + patience, "-run=" + s.run}, s.flags()...)
+	args := append([]string{"test", "-json", "-vet=off", "-short", "-failfast", "-count=1", s.patience(), "-run=" + s.run}, s.flags()...)
 	c := command(ctx, root, overlay, s, append(args, "./"+s.pkg)...)
 	var out, complaint bytes.Buffer
 	c.Stdout, c.Stderr = &out, &complaint
@@ -166,7 +171,7 @@ func (t *trial) passes(ctx context.Context, s suite) (err error) {
 		}
 		t.sound[key] = binary
 	}
-	c := exec.CommandContext(ctx, binary, "-test.short", "-test.failfast", "-test.timeout="+patience, "-test.run="+s.run)
+	c := exec.CommandContext(ctx, binary, "-test.short", "-test.failfast", strings.Replace(s.patience(), "-", "-test.", 1), "-test.run="+s.run)
 	c.Dir = filepath.Join(t.root, s.pkg)
 	c.Env = command(ctx, t.root, "", s).Env
 	c.WaitDelay = 10 * time.Second
