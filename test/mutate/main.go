@@ -32,6 +32,7 @@ type target struct {
 	tests []string // packages, in the order in which they are run
 	args  []string // for the test binaries
 	env   []string
+	chunk int // how many tests are measured together; 0: each alone, and slow ones by their subtests
 }
 
 var targets = []target{

@@ -25,7 +25,6 @@ var left = []string{"cmd/", "docs", "e2e", "examples/", "pb", "postgres", "store
 // beside are packages whose tests notice what the own tests of a package are not for.
 var beside = map[string][]string{
 	"store":           {"sqlite"},
-	"flow/flowtest":   nil, // a suite of tests
 	"supervisor":      {"tool/builtin"},
 	"process":         {"supervisor"},
 	"supervisor/reap": {"supervisor"},
@@ -54,7 +53,7 @@ func whole(ctx context.Context) (all []target, err error) {
 // targetOf returns the target of a package: the one that is declared, but for all of its
 // files, or one with the package's own tests.
 func targetOf(dir string) target {
-	t := target{name: dir, dir: dir, tests: append([]string{dir}, beside[dir]...), args: []string{"-test.short"}}
+	t := target{name: dir, dir: dir, tests: append([]string{dir}, beside[dir]...), args: []string{"-test.short"}, chunk: 20}
 	if i := slices.IndexFunc(targets, func(t target) bool { return t.dir == dir }); i >= 0 {
 		declared := targets[i]
 		t.tests, t.args, t.env = declared.tests, append(t.args, declared.args...), declared.env
@@ -143,6 +142,9 @@ func tryDrawn(ctx context.Context, t target, drawn []string, w io.Writer) (map[s
 	}
 	defer os.RemoveAll(s.scratch)
 	prepared := time.Since(began)
+	for _, err := range s.unfit {
+		fmt.Fprintf(w, "# %s: %.2000s\n", t.name, err)
+	}
 	err = s.try(ctx, func(m *mutant) bool { return slices.Contains(drawn, m.name) }, io.Discard, nil)
 	fates := map[string]fate{}
 	for _, m := range s.mutants {

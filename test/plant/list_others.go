@@ -7,7 +7,7 @@ var others = []bug{
 		slip:   "redacts errors and inputs, and not results",
 		file:   "flow/settle.go",
 		old:    "\tvalue, bad := oneLine(d.redact(done.Value))",
-		new:    "\tvalue, bad := oneLine(done.Value)",
+		new:    "\traw := done.Value\n\tif e != nil {\n\t\traw = d.redact(raw)\n\t}\n\tvalue, bad := oneLine(raw)",
 		suites: []suite{themes("long")},
 	},
 	{
@@ -31,7 +31,7 @@ var others = []bug{
 		slip:   "takes a decision with another answer for the same",
 		file:   "runner/decide.go",
 		old:    "same := b.Action == req.Action && bytes.Equal(b.Answer, req.Answer) && b.Feedback",
-		new:    "same := b.Action == req.Action && (len(req.Answer) == 0 || len(b.Answer) > 0) && b.Feedback",
+		new:    "same := b.Action == req.Action && (bytes.Equal(b.Answer, req.Answer) || len(b.Answer) > 0) && b.Feedback",
 		suites: []suite{tests("runner", "TestTheSameDecisionAgainHasTheSameBytes|TestDecisionsThatDoNotFitWriteNothing|TestOfFiftyDecisionsOneIsStored")},
 	},
 	{

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -117,7 +118,15 @@ func command(ctx context.Context, root, overlay string, s suite, args ...string)
 	return c
 }
 
-// goFlags are the flags that every go command has here, from the environment or from what
+// together has a command end with what it has started: a go command that is killed would
+// leave its test running.
+func together(c *exec.Cmd) {
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+	c.WaitDelay = 10 * time.Second // for others that hold the output
+}
+
+// goFlags returns the flags that every go command has here, from the environment or from what
 // go env -w has written.
 var goFlags = sync.OnceValue(func() string {
 	out, _ := exec.Command("go", "env", "GOFLAGS").Output() // without it there are none
@@ -174,7 +183,7 @@ func (t *trial) passes(ctx context.Context, s suite) (err error) {
 	c := exec.CommandContext(ctx, binary, "-test.short", "-test.failfast", strings.Replace(s.patience(), "-", "-test.", 1), "-test.run="+s.run)
 	c.Dir = filepath.Join(t.root, s.pkg)
 	c.Env = command(ctx, t.root, "", s).Env
-	c.WaitDelay = 10 * time.Second
+	together(c)
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
