@@ -100,6 +100,34 @@ func TestATakenStoreIsLost(t *testing.T) {
 	}
 }
 
+// Records are read page by page; whoever asks for more than a page gets it.
+func TestRecordsOfALongRunAreRead(t *testing.T) {
+	const all = 4500 // more than two pages
+	b := newBench(t, nil)
+	run := b.MustCreate()
+	had := len(b.MustRecords(run))
+	l := b.MustAcquire(run)
+	steps := make([]flow.Draft, all-had-1)
+	for i := range steps {
+		steps[i] = storetest.Step(fmt.Sprint("root/", i))
+	}
+	b.MustAppend(l, steps...)
+	for _, c := range []struct {
+		after       int64
+		limit, want int
+	}{{0, 0, all}, {0, 4100, 4100}, {100, 0, all - 100}, {0, 2000, 2000}, {all - 1, 0, 1}} {
+		records, err := b.Records(t.Context(), run, c.after, c.limit)
+		if err != nil || len(records) != c.want {
+			t.Fatalf("%d records after %d, at most %d, want %d: %v", len(records), c.after, c.limit, c.want, err)
+		}
+		for i, r := range records {
+			if r.Seq != c.after+int64(i)+1 {
+				t.Fatalf("record %d stands where %d must", r.Seq, c.after+int64(i)+1)
+			}
+		}
+	}
+}
+
 func (b *bench) count(query string) int64 {
 	b.Helper()
 	c, err := connect(folder(b.dir).database(), readOnly)

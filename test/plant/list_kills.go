@@ -142,11 +142,11 @@ var kills = []bug{
 	},
 	{
 		id: "doubt-not-carried", guarantee: 1, says: "a call that completed is not made again for a node that asks for the same.",
-		slip:   "forgets what was in doubt in the revision before the last",
+		slip:   "forgets that a call of an earlier revision, which is in doubt, may have been made",
 		file:   "runner/revision_transition.go",
 		old:    "\tfor id, doubt := range p.segment.InDoubt {\n\t\tmade[id] = doubt.By\n\t}",
 		new:    "\tfor id, doubt := range p.segment.InDoubt {\n\t\tif _, ok := made[id]; ok {\n\t\t\tmade[id] = doubt.By\n\t\t}\n\t}",
-		suites: []suite{tests("runner", "TestACorrectionCannot.*|TestACallInDoubt.*"), started("cmd/tipstaff", "TestKillInACorrection")},
+		suites: []suite{tests("runner", "TestACorrectionCannotRepeat.*")},
 	},
 	{
 		id: "stage-starts-again", guarantee: 1, says: "no stage that has finished runs again.",

@@ -7,10 +7,10 @@ const foundByMarkers = "What an owner that was killed left behind is found by it
 var programs = []bug{
 	{
 		id: "program-without-its-group", guarantee: 6, says: endsWithItsCall,
-		slip:   "kills the program that does not end, and not its group",
-		file:   "supervisor/spawn.go",
-		old:    "\tp.signal(syscall.SIGKILL, true)",
-		new:    "\tp.signal(syscall.SIGKILL, false)",
+		slip:   "forgets the minus by which a signal goes to the group of a program",
+		file:   "supervisor/process_linux.go",
+		old:    "\t_ = syscall.Kill(-pid, syscall.SIGKILL)",
+		new:    "\t_ = syscall.Kill(pid, syscall.SIGKILL)",
 		suites: []suite{tests("supervisor", "TestTheGroupOfADeafProgramEndsWithIt|TestCloseEndsTheDeaf")},
 	},
 	{
