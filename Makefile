@@ -116,8 +116,12 @@ fuzz: ## every fuzz target for five minutes, or as long as FUZZTIME says
 soak: build ## everything there is: all checks, hundreds of kills, every test in full under the race detector, make test-more, and the simulator for as long as SIM says
 	@SIM=$(SIM) KILLS=$(KILLS) SEED=$$(date +%s)0000 $(SUITE) soak
 
-mutate: ## code that no test checks; MUTATE=policy takes one package, EVERY=10 a tenth of its mutants
-	$(GO) run ./test/mutate -every $(EVERY) $(MUTATE)
+mutate: ## code that no test checks; MUTATE=policy takes one package, EVERY=10 a tenth of its mutants; SAMPLE=300 so many of the whole product, the same ones every time
+	$(if $(SAMPLE),CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -trimpath" )$(GO) run ./test/mutate $(if $(SAMPLE),-sample $(SAMPLE),-every $(EVERY) $(MUTATE))
+
+.PHONY: plant
+plant: ## bugs put into the code one at a time, and which suite finds each; PLANT="ID…" takes some of them
+	$(GO) run ./test/plant -only "$(PLANT)"
 
 clean:
 	rm -rf bin .cache

@@ -27,7 +27,7 @@ var levels = map[string]int{
 	"plan": 2, "pipeline": 2, "agent": 2, "store": 2, "store/files": 2, "store/bucket": 2, "process": 2,
 	"runner": 3, "telemetry": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,
 	"cli": 4, "rpc": 4, "web": 4, "web/page": 4, "mcpserver": 4, "e2e": 4, "test/cmdtest": 4,
-	"cmd/tipstaff": 5, "cmd/bench": 5, "test/mcp": 5, "test/clis": 5, "test/grpc": 5, "test/control": 5, "test/scale": 5, "test/mutate": 5, "test/suite": 5, "test/licenses": 5, "test/webtest": 5, "test/pgtest": 5, "examples/fileserver": 5, "test/golden/client": 5,
+	"cmd/tipstaff": 5, "cmd/bench": 5, "test/mcp": 5, "test/clis": 5, "test/grpc": 5, "test/control": 5, "test/scale": 5, "test/mutate": 5, "test/suite": 5, "test/licenses": 5, "test/webtest": 5, "test/pgtest": 5, "examples/fileserver": 5, "test/golden/client": 5, "test/plant": 5,
 }
 
 // only narrows what a package may import of ours, beyond what its level says.
@@ -67,9 +67,9 @@ var reserved = map[string][]string{
 	"github.com/jackc/pgx":                   {"postgres"},
 	"github.com/minio":                       {"store/bucket"},
 	"go.temporal.io":                         {"temporal"},
-	"os/exec":                                {"supervisor", "cmd/tipstaff", "tool/builtin", "tool/tooltest", "cmd/bench", "test/cmdtest", "test/clis/cursor", "test/mutate", "test/suite", "test/licenses"},         // the built-in tools and the command look programs up, and start none (see below)
-	"net/http":                               {"tool/builtin", "tool", "provider", "telemetry", "store/bucket", "web", "web/page", "mcpserver", "e2e", "cmd/tipstaff", "cmd/bench", "test/clis/api", "test/webtest"}, // the bench also plays the vendor of a model
-	"google.golang.org/grpc":                 {"rpc", "pb", "temporal", "cmd/bench", "test/golden/client"},                                                                                                           // whose SDK is configured with it
+	"os/exec":                                {"supervisor", "cmd/tipstaff", "tool/builtin", "tool/tooltest", "cmd/bench", "test/cmdtest", "test/clis/cursor", "test/mutate", "test/suite", "test/licenses", "test/plant"}, // the built-in tools and the command look programs up, and start none (see below)
+	"net/http":                               {"tool/builtin", "tool", "provider", "telemetry", "store/bucket", "web", "web/page", "mcpserver", "e2e", "cmd/tipstaff", "cmd/bench", "test/clis/api", "test/webtest"},       // the bench also plays the vendor of a model
+	"google.golang.org/grpc":                 {"rpc", "pb", "temporal", "cmd/bench", "test/golden/client"},                                                                                                                 // whose SDK is configured with it
 	"go.opentelemetry.io/otel":               {"telemetry", "tool", "cmd/tipstaff"},
 	"go.opentelemetry.io/otel/sdk":           {"telemetry"},
 	"go.opentelemetry.io/otel/exporters":     {"telemetry"},

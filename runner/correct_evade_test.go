@@ -103,3 +103,17 @@ func TestACorrectionCannotRepeatWhatAnEarlierOneRenamed(t *testing.T) {
 	}
 	b.verified(run)
 }
+
+// What is in doubt may have been done: under another id it would be done again, and nobody
+// asked. That holds in every revision after the one that began it.
+func TestACorrectionCannotRepeatWhatIsInDoubt(t *testing.T) {
+	b := newBed(t)
+	run := b.brokenOff(slow)
+	if done, _ := b.corrected(run, slower); done.Material {
+		t.Fatalf("%+v", done)
+	}
+	if done, out := b.corrected(run, strings.NewReplacer("id: one", "id: other", "${one.", "${other.").Replace(slower)); !done.Material || out.State != tipstaff.Accepted {
+		t.Errorf("%+v, %+v", done, out)
+	}
+	b.verified(run)
+}

@@ -218,3 +218,34 @@ func TestForgedEndIsFound(t *testing.T) {
 	b.forge(run, tipstaff.KindIntentCancel, `"terminal_reason":"user_cancelled"`, `"terminal_reason":"rolled_back"`)
 	b.found(run)
 }
+
+// An end that says something else than the program comes to is found, whatever of it was
+// altered: nothing else need be.
+func TestForgedEndOfAPlanIsFound(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for name, forged := range map[string]struct {
+		kind     tipstaff.Kind
+		from, to string
+		make     func() tipstaff.ID
+	}{
+		"the outcome": {tipstaff.KindIntentAttest, `"outcome":"success"`, `"outcome":"partial"`, func() tipstaff.ID {
+			run, _ := b.run(`root: {id: nap, kind: tool_call, tool: "mcp://builtin/sleep@1.0.0", args: {duration: 1ms}}`)
+			return run
+		}},
+		"who cancelled": {tipstaff.KindIntentCancel, `"on_behalf_of":"local:cli"`, `"on_behalf_of":"local:mcp"`, func() tipstaff.ID {
+			run, _ := b.run(gated)
+			_, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: run})
+			b.check(err)
+			return run
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.t = t
+			run := forged.make()
+			b.verified(run)
+			b.forge(run, forged.kind, forged.from, forged.to)
+			b.foundAs(run, "outcome")
+		})
+	}
+}

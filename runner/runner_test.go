@@ -197,6 +197,9 @@ func TestAnExpiredGateIsDeniedOnce(t *testing.T) {
 	b.ahead.Store(int64(time.Hour))
 	_, err := b.decide(run, b.gateID(run), "approve")
 	wantCode(t, err, tipstaff.GateExpired)
+	if n := count(b.kinds(run), string(tipstaff.KindPolicyGateResolve)); n != 1 {
+		t.Errorf("whoever came too late was refused, and %d records say so", n)
+	}
 	_, err = b.decide(run, b.gateID(run), "approve")
 	wantCode(t, err, tipstaff.GateExpired)
 	if out := b.resume(run); out.Reason != "gate_denied" {

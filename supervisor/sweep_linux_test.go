@@ -187,6 +187,7 @@ func TestCarried(t *testing.T) {
 		{"among others", "A=b\x00TIPSTAFF_LAUNCH=a\x00C=d\x00", true},
 		{"twice the same", "TIPSTAFF_LAUNCH=a\x00TIPSTAFF_LAUNCH=a", true},
 		{"also another value", "TIPSTAFF_LAUNCH=a\x00TIPSTAFF_LAUNCH=b", false},
+		{"after another value", "TIPSTAFF_LAUNCH=b\x00TIPSTAFF_LAUNCH=a", false},
 		{"longer value", "TIPSTAFF_LAUNCH=ab", false},
 		{"shorter value", "TIPSTAFF_LAUNCH=", false},
 		{"longer name", "XTIPSTAFF_LAUNCH=a", false},

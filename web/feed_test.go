@@ -307,3 +307,22 @@ func untilStreamsEnd(t *testing.T) time.Duration {
 	}
 	return time.Since(began)
 }
+
+// A reader whose next record the feed does not have is behind, however much it has beyond.
+func TestAReaderBehindTheFeedIsNotAttached(t *testing.T) {
+	f := &feed{feeds: &feeds{}, more: make(chan struct{}), readers: 1}
+	for seq := int64(5); seq <= 9; seq++ {
+		f.publish(frame{seq: seq, text: []byte{byte('0' + seq)}})
+	}
+	for seq, want := range map[int64]string{2: "behind", 3: "behind", 4: "56789", 6: "789", 8: "9", 9: ""} {
+		got := "behind"
+		if next, behind, _, _ := f.take(&place{seq: seq}); next != nil {
+			got = string(next.text)
+		} else if !behind {
+			got = ""
+		}
+		if got != want {
+			t.Errorf("who has had record %d is given %q, want %q", seq, got, want)
+		}
+	}
+}

@@ -187,6 +187,10 @@ func TestCallsThatPassedTheHookAreMediated(t *testing.T) {
 		switch e := e.(type) {
 		case *tipstaff.AgentApprovalDecided:
 			decided = e
+		case *tipstaff.AgentToolCallRequest:
+			if e.Tool != "task_set_status" && e.Tier != "" {
+				t.Errorf("%s is %s before anybody was asked about it", e.ID, e.Tier)
+			}
 		case *tipstaff.AgentToolCallResult:
 			tiers[e.ID] = e.Tier
 			if e.ID == "toolu_1" && e.Content != "a\nb\n[image]" {

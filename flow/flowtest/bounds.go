@@ -102,12 +102,13 @@ func allOrNone(t *testing.T, open opener) {
 func settles(t *testing.T, open opener) {
 	cost := reserving(flow.Read, "cheap", "tokens")
 	cost.Reserve = flow.Use{"tokens": 50}
-	over, silent, failed := cost, cost, cost
-	over.Key, silent.Key, failed.Key = "over", "silent", "failed"
+	over, partly, silent, failed := cost, cost, cost, cost
+	over.Key, partly.Key, silent.Key, failed.Key = "over", "partly", "silent", "failed"
+	partly.Reserve = flow.Use{"tokens": 50, "pages": 3}
 	last := reserving(flow.Read, "last", "tokens")
 	var r *rig
 	r = newRig(t, open, program(func(fc flow.Context) error {
-		for _, c := range []flow.Call{cost, over, silent, failed, last} {
+		for _, c := range []flow.Call{cost, over, partly, silent, failed, last} {
 			res, err := fc.Do(c)
 			r.see(c.Key, coded(err), res.Use)
 		}
@@ -120,12 +121,16 @@ func settles(t *testing.T, open opener) {
 		}
 	}
 	r.world.Answer("root/cheap", using(10, nil))
-	r.world.Answer("root/over", using(80, nil)) // more than reserved
+	r.world.Answer("root/over", using(80, nil))  // more than reserved
+	r.world.Answer("root/partly", using(0, nil)) // and says nothing of pages
 	r.world.Answer("root/failed", using(60, &flow.Error{Code: "broken"}))
 	out := r.want(flow.Completed)
 	// 10 + 80 + 50 (nothing reported) + 60 = 200: the last one does not fit.
 	if s := r.sights(); out.Used["tokens"] != 200 || s["last"] != fmt.Sprintln(flow.CodeBoundExceeded, flow.Use(nil)) {
 		t.Fatalf("used %v, the last call saw %q%v", out.Used, s["last"], r.journal())
+	}
+	if out.Used["pages"] != 3 {
+		t.Errorf("used %v: what a report leaves out is charged as it was reserved", out.Used)
 	}
 	if s := r.sights(); s["cheap"] != "ok map[tokens:10]\n" || s["silent"] != "ok map[]\n" {
 		t.Errorf("results carry %q and %q", s["cheap"], s["silent"])
@@ -217,7 +222,9 @@ func retryKeeps(t *testing.T, open opener) {
 		}
 		return flow.Done{}, &flow.Error{Code: "flaky", Retry: true}
 	})
-	r.crash(killAt(r, KillAfter, func(w Write) bool { return w.Has("effect.failed") }))
+	for range 2 { // the second drive has one failure behind it, the third has two
+		r.crash(killAt(r, KillAfter, func(w Write) bool { return w.Has("effect.failed") }))
+	}
 	at := read(r.journal().of("effect.failed")[0]).RetryAt
 	out := r.want(flow.Failed)
 	if n := r.world.Count("root/a"); n != 3 || at.IsZero() || second.Before(at) {

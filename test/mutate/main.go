@@ -32,6 +32,7 @@ type target struct {
 	tests []string // packages, in the order in which they are run
 	args  []string // for the test binaries
 	env   []string
+	chunk int // how many tests are measured together; 0: each alone, and slow ones by their subtests
 }
 
 var targets = []target{
@@ -51,6 +52,8 @@ const floor = 90
 func main() {
 	every := flag.Int("every", 1, "try one in `n` mutants")
 	only := flag.String("only", "", "try only the mutants that `file` names: the output of an earlier run")
+	size := flag.Int("sample", 0, "try `n` mutants of the whole product, the same ones every time; 0: those of the targets")
+	flag.IntVar(&workers, "at-once", workers, "try `n` mutants at the same time")
 	list := flag.String("explained", "test/mutate/survivors.txt", "`file` of the survivors that are explained")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "usage: mutate [flags] [%s]...\n", strings.Join(names(), "|"))
@@ -63,13 +66,17 @@ func main() {
 			os.Exit(2)
 		}
 	}
-	if *every < 1 {
-		fmt.Fprintln(os.Stderr, "mutate: -every must be at least 1")
+	if *every < 1 || *size < 0 || workers < 1 {
+		fmt.Fprintln(os.Stderr, "mutate: -every and -at-once must be at least 1, -sample at least 0")
+		os.Exit(2)
+	}
+	if *size > 0 && (flag.NArg() > 0 || *every > 1 || *only != "") {
+		fmt.Fprintln(os.Stderr, "mutate: a sample is of the whole product, so -sample goes with no target, nor with -every or -only")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ok, err := run(ctx, flag.Args(), *every, *only, *list)
+	ok, err := run(ctx, flag.Args(), *every, *size, *only, *list)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 	}
@@ -85,11 +92,15 @@ func names() (all []string) {
 	return all
 }
 
-// run reports whether every target that was asked for holds.
-func run(ctx context.Context, asked []string, every int, only, list string) (ok bool, err error) {
+// run reports whether every target that was asked for holds. Of a sample it prints what it
+// comes to, which is for whoever compares two of them to judge.
+func run(ctx context.Context, asked []string, every, size int, only, list string) (ok bool, err error) {
 	reasons, err := readReasons(list)
 	if err != nil {
 		return false, err
+	}
+	if size > 0 {
+		return true, trySample(ctx, size, os.Stdout, reasons)
 	}
 	var named []byte
 	if only != "" {

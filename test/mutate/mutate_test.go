@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -192,6 +193,53 @@ func TestReasonsAreRequired(t *testing.T) {
 		}
 		if got, err := readReasons(path); (err == nil) != good || good && got["p.go F: a -> b"] != "why" {
 			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+}
+
+// A sample is the same every time, and a larger one has the smaller one in it.
+func TestSamplesAreFixed(t *testing.T) {
+	write(t, map[string]string{
+		"p.go": `package p
+
+func Over(n, most int) bool { return n > most }
+
+func Sum(a, b int) int { return a + b }
+`,
+		"p_test.go": `package p
+
+import "testing"
+
+func TestOver(t *testing.T) {
+	if Over(1, 3) || !Over(3, 1) {
+		t.Error("the limit itself is not tried")
+	}
+}
+`,
+	})
+	all, err := whole(t.Context())
+	if err != nil || len(all) != 1 || all[0].dir != "p" {
+		t.Fatalf("the product is %+v, %v", all, err)
+	}
+	two, err := draw(t.Context(), all, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	three, err := draw(t.Context(), all, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(two["p"]) != 2 || len(three["p"]) != 3 || !slices.Equal(two["p"], three["p"][:2]) {
+		t.Errorf("two are %q, all are %q", two["p"], three["p"])
+	}
+	var out strings.Builder
+	if err := trySample(t.Context(), 10, &out, map[string]string{"p/p.go Over: n > most -> n >= most": "why"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"p/p.go Over: n > most -> n <= most: killed\n", "p/p.go Over: n > most -> n >= most (explained): survived\n",
+		"p/p.go Sum: a + b -> a - b: not reached\n", "sample of 3: 1 killed (0 by time), 1 survived, 1 not reached, 0 not tried: 33.3 % killed"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, out.String())
 		}
 	}
 }

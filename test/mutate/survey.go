@@ -24,6 +24,7 @@ import (
 type survey struct {
 	target
 	scratch  string
+	unfit    []error // of tests that fail by themselves, and are left out
 	mutants  []*mutant
 	binaries []*binary
 }
@@ -35,8 +36,9 @@ type binary struct {
 	tests     []test
 }
 
+// A test holds tests that are measured, and run, together: usually one.
 type test struct {
-	name      string
+	names     []string
 	took, cpu time.Duration
 	reaches   map[int]bool
 }
@@ -54,8 +56,8 @@ func together(a, b test) bool {
 	return rank(a) == rank(b) && rank(a) >= 0
 }
 
-// workers is how many mutants are tried at once.
-const workers = 2
+// workers bounds how many mutants are tried at once.
+var workers = 2
 
 // prepare builds the tests, runs each alone with no mutant switched on, and notes
 // which mutants it reaches.
@@ -108,10 +110,11 @@ func (s *survey) baseline(ctx context.Context, b *binary) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range strings.Fields(string(out)) {
-		if !testName.MatchString(name) {
-			continue
-		}
+	names := slices.DeleteFunc(strings.Fields(string(out)), func(name string) bool { return !testName.MatchString(name) })
+	if s.chunk > 0 {
+		return s.chunks(ctx, b, names)
+	}
+	for _, name := range names {
 		t, out, err := s.measure(ctx, b, name)
 		if err != nil {
 			return err
@@ -133,20 +136,38 @@ func (s *survey) baseline(ctx context.Context, b *binary) error {
 	return nil
 }
 
-// measure runs a test without a mutant.
-func (s *survey) measure(ctx context.Context, b *binary, name string) (t test, out string, err error) {
+// chunks measures tests so many at a time: in large packages each alone would take longer
+// than trying a few mutants. A chunk that fails without a mutant is left out, and told.
+func (s *survey) chunks(ctx context.Context, b *binary, names []string) error {
+	for some := range slices.Chunk(names, s.chunk) {
+		t, _, err := s.measure(ctx, b, some...)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			s.unfit = append(s.unfit, err)
+			continue
+		}
+		b.tests = append(b.tests, t)
+	}
+	slices.SortStableFunc(b.tests, func(x, y test) int { return cmp.Compare(x.cpu, y.cpu) })
+	return nil
+}
+
+// measure runs tests without a mutant.
+func (s *survey) measure(ctx context.Context, b *binary, names ...string) (t test, out string, err error) {
 	reached := filepath.Join(s.scratch, "reached")
 	if err := os.WriteFile(reached, nil, 0o600); err != nil {
 		return t, "", err
 	}
 	began := time.Now()
-	c := s.command(ctx, b, []string{name}, "TIPSTAFF_MUTANTS_REACHED="+reached)
+	c := s.command(ctx, b, names, "TIPSTAFF_MUTANTS_REACHED="+reached)
 	c.Args = append(c.Args, "-test.v")
 	said, err := c.CombinedOutput()
 	if err != nil {
-		return t, "", fmt.Errorf("%s of %s fails without a mutant: %w\n%s", name, b.dir, err, said)
+		return t, "", fmt.Errorf("%s of %s fails without a mutant: %w\n%s", strings.Join(names, ", "), b.dir, err, said)
 	}
-	t = test{name: name, took: time.Since(began), cpu: c.ProcessState.UserTime() + c.ProcessState.SystemTime(), reaches: map[int]bool{}}
+	t = test{names: names, took: time.Since(began), cpu: c.ProcessState.UserTime() + c.ProcessState.SystemTime(), reaches: map[int]bool{}}
 	lines, err := os.ReadFile(reached)
 	if err != nil {
 		return t, "", err
@@ -215,7 +236,7 @@ func (s *survey) fate(ctx context.Context, m *mutant) (fate, error) {
 		var took time.Duration
 		for i, t := range b.tests {
 			if t.reaches[m.id] {
-				names, took = append(names, t.name), took+t.took
+				names, took = append(names, t.names...), took+t.took
 			}
 			last := i == len(b.tests)-1
 			if len(names) == 0 || !last && together(t, b.tests[i+1]) {
