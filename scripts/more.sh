@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 export GO=${GO:-go}
 if [ "${1-}" = --changed ]; then
 	only_changed=yes
-	changed=$(scripts/changed.sh | awk '!/_test\.go$/ || /^(test|postgres|temporal)\//')
+	changed=$(scripts/changed.sh | sed -n '/^test\/\|^postgres\/\|^temporal\//{p;d}; /_test\.go$/d; p')
 fi
 
 # concerned WHAT PATTERN reports whether a part is to be run, and says so.

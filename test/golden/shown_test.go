@@ -486,6 +486,10 @@ func (sh *shower) forms(e expectation) {
 	if sh.talks(run) {
 		sh.ran("show", run, "--transcript")
 	}
+	if sh.answers[at+"/diff"].value.(object).get("found") == true {
+		sh.ran("show", run, "--diff")
+		sh.ran("show", run, "--delivery")
+	}
 	if status.get("pipeline") != nil {
 		sh.ran("show", run, "--transitions")
 		sh.ran("show", run, "--checkpoints")
@@ -497,12 +501,10 @@ func (sh *shower) forms(e expectation) {
 		sh.ranJSON(like(at+"/metrics"), "show", run, "--metrics")
 		sh.ran("show", run, "--metrics")
 		sh.ranJSON(like(at+"/evidence"), "show", run, "--evidence")
-		sh.ran("show", run, "--diff")
 		sh.ran("verify", run)
 	} else {
 		sh.ranJSON(like(at+"/diagnose"), "show", run, "--diagnose")
 		sh.ran("show", run, "--diagnose")
-		sh.ran("show", run, "--delivery")
 		sh.ranJSON(like(at+"/verify"), "verify", run, "--open")
 	}
 	decisions, _ := evidence.get("decisions").(object)
@@ -587,9 +589,13 @@ func (sh *shower) lists() {
 	ofRun := func(o object) string { return "GET /runs/" + o.text("run_id") }
 	sh.ran("ls")
 	sh.ranJSON(ofRun, "ls")
-	sh.ran("ls", "--threads")
 	sh.ran("decide")
-	sh.ran("sessions")
+	if sh.some("pipeline") {
+		sh.ran("ls", "--threads")
+	}
+	if sh.some("turn") {
+		sh.ran("sessions")
+	}
 	history := slices.Clone(sh.asked("/runs?limit=200", ""))
 	for i, m := range history {
 		if m.name == "items" {
@@ -606,6 +612,13 @@ func (sh *shower) lists() {
 	for _, path := range []string{"/ui/runs", "/ui/sessions"} {
 		sh.visited(path, false)
 	}
+}
+
+// some reports whether the status of any run has a member.
+func (sh *shower) some(name string) bool {
+	return slices.ContainsFunc(sh.runs, func(e expectation) bool {
+		return has(sh.answers["GET /runs/"+sh.frozen[e.Name].run].value.(object), name)
+	})
 }
 
 // held compares the transcripts with those of the folder, or writes them there: those of

@@ -59,7 +59,7 @@ var watching = []bug{
 		file:   "web/stream.go",
 		old:    "tipstaff.EventsRequest{Run: f.run, After: f.seq, Limit: storedRecords}) {",
 		new:    "tipstaff.EventsRequest{Run: f.run, After: f.seq + 1, Limit: storedRecords}) {",
-		suites: []suite{tests("web", "TestADeafFollowerMissesNothing"), tests("test/web", "TestARunOverHTTP")},
+		suites: []suite{tests("web", "TestADeafFollowerMissesNothing"), tests("test/page", "TestARunOverHTTP")},
 	},
 	{
 		id: "looking-denies", guarantee: 5, says: noTrace,
