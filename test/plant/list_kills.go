@@ -149,14 +149,6 @@ var kills = []bug{
 		suites: []suite{tests("runner", "TestACorrectionCannotRepeat.*")},
 	},
 	{
-		id: "stage-starts-again", guarantee: 1, says: "no stage that has finished runs again.",
-		slip:   "calls a stage again after a failure that nobody said may be retried",
-		file:   "pipeline/attempt.go",
-		old:    "func Retryable(code string) bool { return slices.Contains(retryable, code) }",
-		new:    "func Retryable(code string) bool { return code != \"\" }",
-		suites: []suite{tests("pipeline", "TestStories")},
-	},
-	{
 		id: "not-synced", guarantee: 1, says: "It holds as far as the disk does what `fsync` promises.",
 		slip:   "takes synchronous NORMAL for enough: with WAL a commit is then not on the disk when it is acknowledged",
 		file:   "sqlite/conn.go",

@@ -38,14 +38,6 @@ var programs = []bug{
 		suites: []suite{tests("supervisor", "TestCarried")},
 	},
 	{
-		id: "sweep-looks-once", guarantee: 6, says: foundByMarkers,
-		slip:   "ends what it finds, and does not look for what was started meanwhile",
-		file:   "supervisor/sweep.go",
-		old:    "\t\tif err != nil || gone == 0 {",
-		new:    "\t\tif err != nil || gone >= 0 {",
-		suites: []suite{tests("supervisor", "TestSweepLooksAgainUntilNoneIsLeft|TestSweepEndsParentAndGrandchild")},
-	},
-	{
 		id: "reused-pid", guarantee: 6, says: "A signal goes to no process but the one that was recorded, by its start time.",
 		slip:   "takes a running process with the pid for the one that was found",
 		file:   "supervisor/sweep_linux.go",

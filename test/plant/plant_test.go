@@ -151,6 +151,9 @@ func TestReportsAreRead(t *testing.T) {
 {"Action":"fail","Test":"TestA/b"}
 {"Action":"fail","Test":"TestA"}
 {"Action":"fail"}`, report{ran: 3, failed: "TestA/b"}},
+		"dies": {`{"Action":"run","Test":"TestA"}
+{"Action":"run","Test":"TestA/b"}
+{"Action":"fail"}`, report{ran: 1, failed: "TestA/b"}},
 		"broken": {`{"Action":"build-output","Output":"x.go:1: no\n"}
 {"Action":"build-fail"}
 {"Action":"fail"}`, report{broken: true, said: "x.go:1: no\n"}},

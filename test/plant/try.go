@@ -213,12 +213,22 @@ type report struct {
 // readReport reads what go test -json prints. A subtest ends before its test does, so the
 // first failure is the innermost.
 func readReport(in io.Reader) (r report, err error) {
+	var begun []string // tests that have not ended
 	for dec := json.NewDecoder(in); ; {
 		var e struct{ Action, Test, Output string }
 		if err := dec.Decode(&e); err == io.EOF {
+			if r.failed == "" && len(begun) > 0 { // its process ended in the middle of it
+				r.ran, r.failed = r.ran+1, begun[len(begun)-1]
+			}
 			return r, nil
 		} else if err != nil {
 			return r, err
+		}
+		switch e.Action {
+		case "run":
+			begun = append(begun, e.Test)
+		case "pass", "fail", "skip":
+			begun = slices.DeleteFunc(begun, func(name string) bool { return name == e.Test })
 		}
 		switch {
 		case e.Action == "build-fail":
