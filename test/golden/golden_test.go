@@ -112,6 +112,7 @@ func (g *generation) unpack(t *testing.T, name string, patience time.Duration) *
 	t.Helper()
 	w := &workspace{cmdtest.New(t, cmdtest.Released, patience), g.Workspaces[name], map[string]frozen{}}
 	w.Check(untar(filepath.Join(g.dir, name+".tar.bz2"), w.Dir))
+	w.Env = append(w.Env, g.Env[name]...)
 	w.Check(os.Mkdir(w.Path("exported"), 0o755))
 	for _, e := range w.runs {
 		w.frozen[e.Name] = g.frozen[name+" "+e.Name]

@@ -21,6 +21,7 @@ import (
 type generation struct {
 	dir        string
 	Workspaces map[string][]expectation
+	Env        map[string][]string // by workspace: variables that its manifest refers to
 	Exports    []string
 	frozen     map[string]frozen // by workspace and name, with a blank between
 }
@@ -28,6 +29,7 @@ type generation struct {
 // expectation is an entry of the manifest, which explains its fields.
 type expectation struct {
 	Name, Is, Status, Killed, Of string
+	Taken                        bool
 	Then                         [][]any
 	End                          end
 	Effects                      map[string][]string

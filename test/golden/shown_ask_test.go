@@ -48,6 +48,9 @@ func (s *surfaces) serve() {
 	}
 	s.base = "http://" + strings.Fields(line)[1]
 	s.token = strings.TrimSpace(s.Read(".tipstaff/serve.token"))
+	if len(s.Env) > 0 { // the manifest has tokens: what is shown is shown to the first of them
+		_, s.token, _ = strings.Cut(s.Env[0], "=")
+	}
 
 	jar, err := cookiejar.New(nil)
 	s.Check(err)

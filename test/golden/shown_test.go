@@ -160,18 +160,29 @@ func (w *workspace) stored() map[string][][]byte {
 
 // unseen asks what is shown of runs that wait to be resumed before the store is opened for
 // writing: if a gate of theirs has expired nobody has written so, as the daemon does when it
-// starts. It returns a transcript of each.
+// starts; and those that a daemon takes up are shown at no other time. It returns a transcript of each.
 func (sh *shower) unseen() map[string]string {
 	sh.Helper()
 	all := map[string]string{}
+	write := func(e expectation) {
+		sh.id, sh.live = sh.frozen[e.Name].run, true
+		sh.file(e.Name)
+		sh.ran("show", sh.id)
+		sh.ran("show", sh.id, "--evidence", "decisions")
+		all[e.Name] = sh.to.String()
+	}
 	for _, e := range sh.runs {
-		if e.Status == "awaiting_resume" {
-			sh.id, sh.live = sh.frozen[e.Name].run, true
-			sh.file(e.Name)
-			sh.ran("show", sh.id)
-			sh.ran("show", sh.id, "--evidence", "decisions")
-			all[e.Name] = sh.to.String()
+		if e.Status == "awaiting_resume" && !e.Taken {
+			write(e)
 		}
+	}
+	taken := slices.DeleteFunc(slices.Clone(sh.runs), func(e expectation) bool { return !e.Taken })
+	if len(taken) > 0 {
+		sh.Must(0, "ls") // which records that their owner is dead
+		sh.learn()
+	}
+	for _, e := range taken {
+		write(e)
 	}
 	clear(sh.files)
 	return all
@@ -186,6 +197,10 @@ func (sh *shower) all(name string, expired map[string]string) {
 		sh.id, sh.live = sh.frozen[e.Name].run, !e.ended()
 		sh.file(e.Name + ".txt")
 		fmt.Fprintf(sh.to, "%s of %s: %s\n", e.Name, name, e.Is)
+		if e.Taken {
+			fmt.Fprintf(sh.to, "\nbefore a daemon takes it up:\n%s", expired[e.Name])
+			continue
+		}
 		if len(sh.records[e.Name]) > sh.frozen[e.Name].seq && expired[e.Name] != "" {
 			fmt.Fprintf(sh.to, "\nbefore anybody has written that a gate has expired:\n%s\nafter the daemon has:\n", expired[e.Name])
 		}
@@ -199,6 +214,9 @@ func (sh *shower) all(name string, expired map[string]string) {
 			sh.pages(e)
 		}
 	}
+	if slices.ContainsFunc(sh.runs, func(e expectation) bool { return e.Taken }) {
+		return // the lists change as they are driven
+	}
 	sh.id, sh.live = "", true
 	sh.file("all_runs.txt")
 	fmt.Fprintf(sh.to, "the runs of %s\n", name)
@@ -210,7 +228,7 @@ func (sh *shower) atLength() (names []string) {
 	for _, ended := range []bool{true, false} {
 		longest, most := "", 0
 		for _, e := range sh.runs {
-			if n := sh.frozen[e.Name].seq; e.ended() == ended && n > most {
+			if n := sh.frozen[e.Name].seq; e.ended() == ended && !e.Taken && n > most {
 				longest, most = e.Name, n
 			}
 		}
