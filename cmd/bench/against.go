@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ var compared = []string{"steps", "concurrent", "plan", "memory log", "turn", "lo
 const (
 	comparedRounds = 5
 	// comparedEffort keeps one round of all figures, of both sides, below a minute.
-	comparedEffort = "rounds=3,round=300ms,calls=300,loops=300,followed=60,crowding=100,started=150,starts=4"
+	comparedEffort = "rounds=3,round=300ms,runs=100,calls=300,loops=300,followed=60,crowding=100,started=150,starts=4"
 	stopsWithin    = 30 * time.Second // a bench that is asked to
 )
 
@@ -33,9 +34,8 @@ func (b *bench) against(ctx context.Context, ref, parent string) (code int) {
 	c, remove, err := b.prepare(ctx, ref, parent)
 	if err == nil {
 		code, err = c.run(ctx)
-		err = errors.Join(err, remove())
 	}
-	if err != nil {
+	if err = errors.Join(err, remove()); err != nil {
 		fmt.Fprintln(b.progress, err)
 		return exitUnmeasured
 	}
@@ -139,6 +139,7 @@ func (c *comparison) measure(ctx context.Context, figure string) (pairs []pair, 
 			start := time.Now()
 			out, err := c.take(ctx, s, figure)
 			if err != nil {
+				fmt.Fprintln(c.progress)
 				return nil, fmt.Errorf("%s of the %s side: %w", figure, s, err)
 			}
 			fmt.Fprintf(c.progress, " %s %.1f s", s, time.Since(start).Seconds())
@@ -151,41 +152,47 @@ func (c *comparison) measure(ctx context.Context, figure string) (pairs []pair, 
 	return pairs, nil
 }
 
-// prepare builds the bench of the earlier commit and the command that it measures, as a release
-// is built. remove takes away what was written below .cache.
+// prepare builds both sides in a folder below .cache, which remove takes away. Unless parent
+// names another, they also measure the disk there.
 func (b *bench) prepare(ctx context.Context, ref, parent string) (_ *comparison, remove func() error, err error) {
+	remove = func() error { return nil }
 	module, err := moduleDir(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, remove, err
 	}
 	commit, err := output(osexec.CommandContext(ctx, "git", "-C", module, "rev-parse", "--verify", "--quiet", "--short", ref+"^{commit}"))
 	if err != nil {
-		return nil, nil, fmt.Errorf("%q is no commit of this repository: %w", ref, err)
+		return nil, remove, fmt.Errorf("%q is no commit of this repository: %w", ref, err)
 	}
 	cache := filepath.Join(module, ".cache")
 	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return nil, nil, err
+		return nil, remove, err
 	}
 	if b.dir, err = os.MkdirTemp(cache, "against-"); err != nil {
-		return nil, nil, err
+		return nil, remove, err
 	}
 	remove = func() error { return os.RemoveAll(b.dir) }
+	programs, err := b.programs(ctx, module, commit)
+	if err != nil {
+		return nil, remove, err
+	}
+	data, err := os.MkdirTemp(cmp.Or(parent, b.dir), "data-")
+	if err != nil {
+		return nil, remove, err
+	}
+	remove = func() error { return errors.Join(os.RemoveAll(data), os.RemoveAll(b.dir)) }
+	machine, err := b.machine(data)
+	if err != nil {
+		return nil, remove, err
+	}
 	c := &comparison{ref: commit, table: b.table, progress: b.progress}
 	for _, name := range compared {
 		if b.wanted(name) {
 			c.figures = append(c.figures, name)
 		}
 	}
-	programs, err := b.programs(ctx, module, commit)
-	if err != nil {
-		return nil, nil, errors.Join(err, remove())
-	}
 	c.take = func(ctx context.Context, s side, figure string) (string, error) {
-		return programs[s].take(ctx, figure, parent)
-	}
-	machine, err := b.machine()
-	if err != nil {
-		return nil, nil, errors.Join(err, remove())
+		return programs[s].take(ctx, figure, data)
 	}
 	fmt.Fprintf(c.table, "%s\n%s is old, and what is checked out here is new; %d rounds of each, in turns; worst, median and best of them.\n"+
 		"The ratio is that of the best new round to the median old one: 0.5 is half as fast.\n\n", machine, commit, comparedRounds)
@@ -280,8 +287,8 @@ type program struct {
 
 // take measures one figure and returns the table. A limit that is broken is no error here:
 // only the sides are compared.
-func (p program) take(ctx context.Context, figure, parent string) (string, error) {
-	args := append([]string{"-run", "^" + regexp.QuoteMeta(figure) + "$", "-tipstaff", p.tipstaff, "-dir", parent}, p.flags...)
+func (p program) take(ctx context.Context, figure, dir string) (string, error) {
+	args := append([]string{"-run", "^" + regexp.QuoteMeta(figure) + "$", "-tipstaff", p.tipstaff, "-dir", dir}, p.flags...)
 	c := osexec.CommandContext(ctx, p.bench, args...)
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) } // it has processes and a folder of its own
 	c.WaitDelay = stopsWithin

@@ -298,7 +298,7 @@ func (b *bench) report(ctx context.Context, parent, profile string) (err error) 
 		}
 		defer pprof.StopCPUProfile()
 	}
-	machine, err := b.machine()
+	machine, err := b.machine(b.dir)
 	if err != nil {
 		return err
 	}
