@@ -121,6 +121,9 @@ func (c *comparison) conclude(slower []string, spreads []float64, took time.Dura
 	if len(slower) == 0 {
 		fmt.Fprintf(c.table, "No row is slower than %s: twice below %g × its median.\n", c.ref, slowerBelow)
 	}
+	if i := slices.IndexFunc(spreads, func(s float64) bool { return s > noisyAbove }); i >= 0 {
+		fmt.Fprintf(c.table, "%d rows are noisy: their old rounds spread by more than half of their median, so a slow-down may hide there. Try again on a quieter machine.\n", len(spreads)-i)
+	}
 	for _, name := range slower {
 		fmt.Fprintf(c.table, "slower than %s: %s\n", c.ref, name)
 	}

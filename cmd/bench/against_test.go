@@ -44,6 +44,25 @@ func TestJudging(t *testing.T) {
 	}
 }
 
+// A slow-down can hide where the old rounds lie far apart: the verdict says so.
+func TestNoiseIsTold(t *testing.T) {
+	for _, c := range []struct {
+		old  []float64
+		want string
+	}{{[]float64{80, 100, 130}, "ok"}, {[]float64{75, 100, 130}, "ok, noisy"}, {[]float64{300, 400, 900}, "slower"}} {
+		p := pair{figure: "steps", old: c.old, new: []float64{100, 101}, units: [2]string{"steps/s", "steps/s"}}
+		if got := p.verdict(); got != c.want {
+			t.Errorf("%v: %q, not %q", c.old, got, c.want)
+		}
+	}
+	table := new(strings.Builder)
+	c := &comparison{ref: "0123abcd", table: table}
+	c.conclude(nil, []float64{0.7, 0.1, 0.6, 0.2}, time.Minute)
+	if want := "2 rows are noisy"; !strings.Contains(table.String(), want) || !strings.Contains(table.String(), "4 rows in 1m0s. The rounds of 0123abcd spread by 40 % of their median, of the calmest row by 10 %, of the wildest by 70 %.") {
+		t.Errorf("%q is not in, or the spreads are not:\n%s", want, table)
+	}
+}
+
 func TestRowsOfOneSideAreNotJudged(t *testing.T) {
 	for want, p := range map[string]pair{
 		"only old":    {old: []float64{9}},

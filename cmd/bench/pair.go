@@ -14,6 +14,9 @@ import (
 // slower: the best of five is rarely below the median of its like, whatever the noise.
 const slowerBelow = 0.9
 
+// noisyAbove is the spread of old rounds above which a slow-down may hide in the noise.
+const noisyAbove = 0.5
+
 // reading is what a table tells of one row.
 type reading struct {
 	figure   string
@@ -112,6 +115,8 @@ func (p pair) verdict() string {
 		return "other units"
 	case p.slower():
 		return "slower"
+	case spread(p.old) > noisyAbove:
+		return "ok, noisy"
 	default:
 		return "ok"
 	}
