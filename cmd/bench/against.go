@@ -116,13 +116,13 @@ func (c *comparison) run(ctx context.Context) (code int, err error) {
 // themselves: that is the noise in which it was found.
 func (c *comparison) conclude(slower []string, spreads []float64, took time.Duration) {
 	middle := median(spreads) // sorts them
-	fmt.Fprintf(c.table, "\n%d rows in %s. The rounds of %s spread by %.0f %% of their median, of the calmest row by %.0f %%, of the wildest by %.0f %%.\n",
+	fmt.Fprintf(c.table, "\nRows compared: %d, in %s. The rounds of %s spread by %.0f %% of their median, of the calmest row by %.0f %%, of the wildest by %.0f %%.\n",
 		len(spreads), took.Round(time.Second), c.ref, 100*middle, 100*spreads[0], 100*spreads[len(spreads)-1])
 	if len(slower) == 0 {
 		fmt.Fprintf(c.table, "No row is slower than %s: twice below %g × its median.\n", c.ref, slowerBelow)
 	}
 	if i := slices.IndexFunc(spreads, func(s float64) bool { return s > noisyAbove }); i >= 0 {
-		fmt.Fprintf(c.table, "%d rows are noisy: their old rounds spread by more than half of their median, so a slow-down may hide there. Try again on a quieter machine.\n", len(spreads)-i)
+		fmt.Fprintf(c.table, "Noisy rows: %d. Their old rounds spread by more than half of their median, so a slow-down may hide there. Try again on a quieter machine.\n", len(spreads)-i)
 	}
 	for _, name := range slower {
 		fmt.Fprintf(c.table, "slower than %s: %s\n", c.ref, name)

@@ -58,7 +58,7 @@ func TestNoiseIsTold(t *testing.T) {
 	table := new(strings.Builder)
 	c := &comparison{ref: "0123abcd", table: table}
 	c.conclude(nil, []float64{0.7, 0.1, 0.6, 0.2}, time.Minute)
-	if want := "2 rows are noisy"; !strings.Contains(table.String(), want) || !strings.Contains(table.String(), "4 rows in 1m0s. The rounds of 0123abcd spread by 40 % of their median, of the calmest row by 10 %, of the wildest by 70 %.") {
+	if want := "Noisy rows: 2."; !strings.Contains(table.String(), want) || !strings.Contains(table.String(), "Rows compared: 4, in 1m0s. The rounds of 0123abcd spread by 40 % of their median, of the calmest row by 10 %, of the wildest by 70 %.") {
 		t.Errorf("%q is not in, or the spreads are not:\n%s", want, table)
 	}
 }
