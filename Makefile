@@ -22,7 +22,7 @@ MORE  = $(if $(RACING),$(GO) test $(RACE),$(PLAIN))
 # It runs the tests in parts (test/suite/part.go), says where it is, and ends with a table.
 SUITE = CGO_ENABLED=0 $(GO) run -trimpath ./test/suite
 
-.PHONY: build demo generate test part test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale test-engine deploy-lint shots test-python test-vendor test-schema check bench fuzz soak mutate clean
+.PHONY: build demo generate test part test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale test-engine deploy-lint shots test-python test-vendor test-schema check bench bench-against fuzz soak mutate plant clean
 
 build: ## a static bin/tipstaff
 	@VERSION='$(VERSION)' scripts/build.sh bin/ ./cmd/tipstaff $(BESIDE)
@@ -107,8 +107,14 @@ test-schema: ## the published schema of tasks, with CUE, against the validator
 check: ## what must hold of the text: format, vet, lint, the wire
 	@scripts/check.sh
 
-bench: ## figures beside their limits, measured in one run
-	$(GO) run ./cmd/bench
+bench: build ## figures beside their limits and goals, measured in one run; fails where a limit is broken
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o .cache/bench/ ./cmd/bench
+	@.cache/bench/bench -tipstaff bin/tipstaff
+
+bench-against: build ## an earlier commit, REF=commit, and this one measured in turns; fails where a row is slower, twice
+	@$(if $(REF),,$(error name the earlier commit: make bench-against REF=commit))
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o .cache/bench/ ./cmd/bench
+	@.cache/bench/bench -tipstaff bin/tipstaff -against $(REF)
 
 fuzz: ## every fuzz target for five minutes, or as long as FUZZTIME says
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh

@@ -47,7 +47,7 @@ func measureChannel(ctx context.Context, b *bench) ([]row, error) {
 	mid := seconds(median(took))
 	return []row{{figure: "a call of a worker's channel, committed to the journal", value: mid.Seconds(), measured: milliseconds(mid),
 		beside: fmt.Sprintf("median of %d; slowest %s; a row that SQLite commits %s", len(took), milliseconds(seconds(took[len(took)-1])), milliseconds(seconds(1/rate))),
-		limit:  "< " + milliseconds(channelLimit), ok: absolute(mid < channelLimit)}}, nil
+		bound:  goal("< "+milliseconds(channelLimit), mid < channelLimit)}}, nil
 }
 
 // newWorkerWorkspace declares the CLI as a worker that changes no file.

@@ -49,9 +49,9 @@ func measureCrowd(ctx context.Context, b *bench) ([]row, error) {
 	more := busy.bytes - idle.bytes
 	return []row{
 		{figure: figure, value: busy.bytes, measured: fmt.Sprintf("%.1f %% of a core", busy.cpu),
-			beside: fmt.Sprintf("idle %.1f %%; in %s", idle.cpu, b.round*crowdRounds), limit: fmt.Sprintf("< %g %%", crowdCPU), ok: absolute(busy.cpu < crowdCPU)},
+			beside: fmt.Sprintf("idle %.1f %%; in %s", idle.cpu, b.round*crowdRounds), bound: goal(fmt.Sprintf("< %g %%", crowdCPU), busy.cpu < crowdCPU)},
 		{figure: "memory of Tipstaff with them, their reapers included", value: busy.bytes, measured: megabytes(busy.bytes) + " resident, shares of shared pages counted",
-			beside: fmt.Sprintf("idle %s: %+.1f MB; reapers %s", megabytes(idle.bytes), more/1e6, megabytes(busy.reapers)), limit: fmt.Sprintf("+%g MB", crowdBytes/1e6), ok: steady(more < crowdBytes)},
+			beside: fmt.Sprintf("idle %s: %+.1f MB; reapers %s", megabytes(idle.bytes), more/1e6, megabytes(busy.reapers)), bound: limit(fmt.Sprintf("+%g MB", crowdBytes/1e6), more < crowdBytes)},
 	}, nil
 }
 

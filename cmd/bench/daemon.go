@@ -76,7 +76,7 @@ func measureBounds(ctx context.Context, b *bench) (rows []row, err error) {
 	fastest := calls[0] // median sorted them
 	return []row{{figure: "`CheckBounds` over a warm loopback connection", value: mid, measured: fmt.Sprintf("%.2f ms", mid*1e3),
 		beside: fmt.Sprintf("median of %s; fastest %.2f ms; a process that asks: %s", count(float64(len(calls))), fastest*1e3, milliseconds(time.Duration(median(processes)*float64(time.Second)))),
-		limit:  "≤ 0.3 ms", ok: absolute(mid <= askLimit.Seconds())}}, nil
+		bound:  goal("≤ 0.3 ms", mid <= askLimit.Seconds())}}, nil
 }
 
 // daemon is a `tipstaff serve` that this process started.

@@ -57,7 +57,7 @@ func measureDelta(ctx context.Context, b *bench) (rows []row, err error) {
 	mid := median(all)
 	return []row{{figure: "from a vendor's first byte to the first words in `tipstaff chat`", value: mid, measured: fmt.Sprintf("%.0f µs", mid*1e6),
 		beside: fmt.Sprintf("median of %d; fastest %.0f µs; in one process, HTTP on loopback", len(all), all[0]*1e6), // median sorted them
-		limit:  "< " + milliseconds(firstDelta), ok: absolute(mid < firstDelta.Seconds())}}, nil
+		bound:  goal("< "+milliseconds(firstDelta), mid < firstDelta.Seconds())}}, nil
 }
 
 // What the vendor says, in the format of its messages: what leads up to the first

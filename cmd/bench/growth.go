@@ -29,7 +29,7 @@ type track struct {
 
 // measureGrowth: whether the thousandth step costs what the first did, and the
 // hundred thousandth. It ends with what a step takes on the disk.
-func measureGrowth(ctx context.Context, b *bench) (rows []row, err error) {
+func measureGrowth(ctx context.Context, b *bench) (_ []row, err error) {
 	far, err := newBed(filepath.Join(b.dir, "far"))
 	if err != nil {
 		return nil, err
@@ -48,11 +48,11 @@ func measureGrowth(ctx context.Context, b *bench) (rows []row, err error) {
 			if r.value > 0 {
 				guess = r.value
 			}
-			rows = append(rows, r)
+			b.add(r)
 		}
 	}
 	disk, err := far.bytesPerStep(ctx)
-	return append(rows, disk), errors.Join(err, near.Close())
+	return []row{disk}, errors.Join(err, near.Close())
 }
 
 func memoryTrack() track {
@@ -94,7 +94,7 @@ func (b *bench) growth(ctx context.Context, far, near track, n int, guess float6
 	r := row{figure: figure, value: median(ours), measured: fmt.Sprintf("%.1f µs a step", median(ours)*1e6)}
 	if every > 0 {
 		r.beside = fmt.Sprintf("in runs of %s: %.1f µs, %s", count(yardstick), median(peers)*1e6, times(median(ratios)))
-		r.limit, r.ok = fmt.Sprintf("≤ %g ×", linear), absolute(median(ratios) <= linear)
+		r.bound = goal(fmt.Sprintf("≤ %g ×", linear), median(ratios) <= linear)
 	}
 	return r, nil
 }

@@ -36,7 +36,7 @@ func measureKill(ctx context.Context, b *bench) ([]row, error) {
 	return []row{{figure: fmt.Sprintf("`kill -9` with %d runs in flight, until all have ended", b.kill), value: median(spent),
 		measured: fmt.Sprintf("%.2f s", median(spent)),
 		beside:   fmt.Sprintf("%.2f s of steps left in the slowest run: %+.2f s", median(left), over),
-		limit:    fmt.Sprintf("+%g s", killBeyond.Seconds()), ok: absolute(over <= killBeyond.Seconds())}}, nil
+		bound:    goal(fmt.Sprintf("+%g s", killBeyond.Seconds()), over <= killBeyond.Seconds())}}, nil
 }
 
 // killOnce returns how long the second process lived, and how long the steps

@@ -54,5 +54,5 @@ func measureLaunch(ctx context.Context, b *bench) (rows []row, err error) {
 	mid := median(all)
 	return []row{{figure: "`run_start` over stdio, until it returns", value: mid, measured: milliseconds(time.Duration(mid * float64(time.Second))),
 		beside: fmt.Sprintf("median of %d; slowest %s", len(all), milliseconds(time.Duration(all[len(all)-1]*float64(time.Second)))),
-		limit:  "< " + milliseconds(launchLimit), ok: absolute(mid < launchLimit.Seconds())}}, nil
+		bound:  goal("< "+milliseconds(launchLimit), mid < launchLimit.Seconds())}}, nil
 }

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// machine describes what the figures were taken on, and finds out how fast its
-// disk syncs.
-func (b *bench) machine() (string, error) {
-	raw, err := newRaw(filepath.Join(b.dir, "sync"), 512)
+// machine describes what the figures were taken on, and finds out how fast the disk of a
+// folder syncs.
+func (b *bench) machine(dir string) (string, error) {
+	raw, err := newRaw(filepath.Join(dir, "sync"), 512)
 	if err != nil {
 		return "", err
 	}
@@ -23,7 +23,7 @@ func (b *bench) machine() (string, error) {
 		return "", err
 	}
 	s := fmt.Sprintf("%s/%s, %d cores, %s, %s syncs/s of a file below %s",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), count(syncs), filepath.Dir(b.dir))
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), count(syncs), filepath.Dir(dir))
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
 		s += ", load " + strings.Fields(string(load))[0]
 	}

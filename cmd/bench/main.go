@@ -1,14 +1,19 @@
-// Command bench measures Tipstaff beside its limits and prints one table.
+// Command bench measures Tipstaff beside its limits and goals, and prints each row of its
+// table as soon as it is measured. With -against it measures an earlier commit beside this
+// one, and says which rows have become slower.
 //
-// What depends on the disk is measured in turns with its peer (bare SQLite, a
-// plain file), round by round, and judged by the ratio: a slow or busy machine
-// slows both sides. Those ratios make the command fail, and so does what no machine
-// excuses: the memory that calls in parallel take, the bytes that a turn stores, and
-// what turns use beyond their bound. Times that a slow machine may miss are shown as
-// below and fail nothing.
+// A limit is what the docs promise whatever the machine, and the command fails where it is
+// broken. What depends on the disk is measured in turns with its peer (bare SQLite, a plain
+// file), round by round, and the ratio is what is limited: a slow or busy machine slows both
+// sides. The others are counts and bytes, which no machine excuses. A goal may be missed: by
+// a slow machine, or because the product is not there yet.
+//
+// The command exits with 0 if all limits are kept, whatever the goals; 1 if a limit is
+// broken, or a row is slower than in the earlier commit; 2 if the invocation is invalid; 3
+// if something could not be measured.
 //
 // Everything is written to a temporary folder, which is removed. Start at
-// figures, then at the file that is named after a figure.
+// figures, then at the file that is named after a figure; comparisons are in against.go.
 package main
 
 import (
@@ -17,11 +22,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"regexp"
 	"runtime/debug"
 	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -40,7 +49,18 @@ type bench struct {
 	dir      string // where everything is written
 	tipstaff string // the command that is measured; "": it is built
 	only     *regexp.Regexp
-	progress io.Writer
+	progress io.Writer // which figure is being measured
+	table    io.Writer // each row as soon as it is there
+	rows     []row     // so far
+}
+
+// add prints rows, and keeps them. Figures of many parts call it for each; what others
+// return is added when they have ended.
+func (b *bench) add(rows ...row) {
+	for _, r := range rows {
+		r.print(b.table)
+	}
+	b.rows = append(b.rows, rows...)
 }
 
 // effort is how much is done for each figure.
@@ -83,6 +103,44 @@ var (
 		inserts: 200, sitting: 100, serving: []int{1, 2}}
 )
 
+// counts are the settings of an effort by name, but for the time of a round.
+func (e *effort) counts() map[string]*int {
+	return map[string]*int{"rounds": &e.rounds, "runs": &e.runs, "calls": &e.calls, "records": &e.records, "starts": &e.starts, "turn": &e.turn,
+		"asks": &e.asks, "loops": &e.loops, "followed": &e.followed, "crowding": &e.crowding, "started": &e.started}
+}
+
+func effortNames() []string {
+	return append(slices.Sorted(maps.Keys(new(effort).counts())), "round")
+}
+
+// set changes settings: "rounds=1,round=100ms".
+func (e *effort) set(text string) error {
+	if text == "" {
+		return nil
+	}
+	for setting := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(setting, "=")
+		if name == "round" {
+			d, err := time.ParseDuration(value)
+			if err != nil || d <= 0 {
+				return fmt.Errorf("effort %q: a duration above 0 is needed", setting)
+			}
+			e.round = d
+			continue
+		}
+		field := e.counts()[name]
+		if field == nil {
+			return fmt.Errorf("effort %q: there are %s", setting, strings.Join(effortNames(), ", "))
+		}
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 1 {
+			return fmt.Errorf("effort %q: a number above 0 is needed", setting)
+		}
+		*field = n
+	}
+	return nil
+}
+
 // figures is what is measured, in this order.
 var figures = []struct {
 	name    string
@@ -123,23 +181,25 @@ var figures = []struct {
 	{"scale", measureScale},
 }
 
-// measure takes all figures that were asked for.
-func (b *bench) measure(ctx context.Context) ([]row, error) {
-	var rows []row
+// measure takes all figures that were asked for. One that cannot be measured does not keep
+// the others from it.
+func (b *bench) measure(ctx context.Context) (errs error) {
 	for _, f := range figures {
-		if b.only != nil && !b.only.MatchString(f.name) {
+		if !b.wanted(f.name) || ctx.Err() != nil {
 			continue
 		}
 		start := time.Now()
-		fmt.Fprintf(b.progress, "%s …", f.name)
-		measured, err := f.measure(ctx, b)
-		fmt.Fprintf(b.progress, " %.1f s\n", time.Since(start).Seconds())
-		rows = append(rows, measured...)
+		fmt.Fprintf(b.progress, "%s …\n", f.name)
+		rows, err := f.measure(ctx, b)
+		b.add(rows...)
 		if err != nil {
-			return rows, fmt.Errorf("%s: %w", f.name, err)
+			err = fmt.Errorf("%s: %w", f.name, err)
+			fmt.Fprintln(b.progress, err)
+			errs = errors.Join(errs, err)
 		}
+		fmt.Fprintf(b.progress, "%s: %.1f s\n", f.name, time.Since(start).Seconds())
 	}
-	return rows, nil
+	return errors.Join(errs, ctx.Err())
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
@@ -150,64 +210,99 @@ func run(args []string, stdout, stderr io.Writer) int {
 	parent := flags.String("dir", "", "folder on the disk to be measured (default: that of temporary files)")
 	tipstaff := flags.String("tipstaff", "", "the command to be measured (default: built from this module)")
 	flood := flags.Duration("flood", 0, "how long a page is open on a run that writes much (default: ten minutes)")
+	much := flags.String("effort", "", "change how much is done, as rounds=1,round=100ms: "+strings.Join(effortNames(), ", "))
+	against := flags.String("against", "", "measure the bench of this commit beside this one, and say which rows have become slower")
 	profile := flags.String("cpuprofile", "", "write a CPU profile of this process to the file")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		return 0
+		return exitKept
 	case err != nil:
-		return 2
+		return exitInvalid
 	}
-	b := &bench{effort: full, tipstaff: *tipstaff, progress: stderr}
+	b := &bench{effort: full, tipstaff: *tipstaff, progress: stderr, table: stdout}
 	if *short {
 		b.effort = brief
 	}
 	if *flood > 0 {
 		b.flood = *flood
 	}
-	if *only != "" {
-		re, err := regexp.Compile(*only)
-		if err != nil {
-			fmt.Fprintln(stderr, err)
-			return 2
-		}
-		b.only = re
+	err := b.effort.set(*much)
+	if err == nil && *only != "" {
+		b.only, err = regexp.Compile(*only)
+	}
+	names := figureNames()
+	if *against != "" {
+		names = compared
+	}
+	if err == nil && !slices.ContainsFunc(names, b.wanted) {
+		err = fmt.Errorf("%s %q: there are %s", noFigure, *only, strings.Join(names, ", "))
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return exitInvalid
 	}
 	ctx, stop := signal.NotifyContext(localUser(context.Background()), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	rows, err := b.report(ctx, *parent, *profile, stdout)
-	if err != nil {
+	if *against != "" {
+		return b.against(ctx, *against, *parent)
+	}
+	if err := b.report(ctx, *parent, *profile); err != nil {
 		fmt.Fprintln(stderr, err)
-		return 1
+		return exitUnmeasured
 	}
-	if !*short && failed(rows) {
-		return 1
+	if *short {
+		return exitKept
 	}
-	return 0
+	fmt.Fprintln(stdout)
+	if !summarize(stdout, b.rows) {
+		return exitBroken
+	}
+	return exitKept
 }
 
-// report measures in a folder of its own and prints the machine, then the table.
-func (b *bench) report(ctx context.Context, parent, profile string, w io.Writer) (rows []row, err error) {
+// How the command ends.
+const (
+	exitKept       = 0 // every limit, and no row is slower; goals may be missed
+	exitBroken     = 1 // a limit is, or a row is slower
+	exitInvalid    = 2 // the invocation is
+	exitUnmeasured = 3 // something could not be measured
+)
+
+// noFigure begins the message that no figure has the name that was asked for.
+const noFigure = "no figure matches"
+
+func figureNames() (names []string) {
+	for _, f := range figures {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// wanted says whether a figure was asked for.
+func (b *bench) wanted(name string) bool { return b.only == nil || b.only.MatchString(name) }
+
+// report measures in a folder of its own: it prints the machine, then each row.
+func (b *bench) report(ctx context.Context, parent, profile string) (err error) {
 	if b.dir, err = os.MkdirTemp(parent, "tipstaff-bench-"); err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
 	if profile != "" {
 		f, err := os.Create(profile)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		defer f.Close()
 		if err := pprof.StartCPUProfile(f); err != nil {
-			return nil, err
+			return err
 		}
 		defer pprof.StopCPUProfile()
 	}
-	machine, err := b.machine()
+	machine, err := b.machine(b.dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	fmt.Fprintf(w, "%s\n\n", machine)
-	rows, err = b.measure(ctx)
-	printTable(w, rows)
-	return rows, err
+	fmt.Fprintf(b.table, "%s\n\n", machine)
+	printHeader(b.table)
+	return b.measure(ctx)
 }

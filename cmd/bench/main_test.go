@@ -17,13 +17,24 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestWhatNoMachineExcusesFails(t *testing.T) {
+func TestOnlyABrokenLimitFails(t *testing.T) {
 	for _, c := range []struct {
-		ok   verdict
-		fail bool
-	}{{ratio(0.5, 0.5), false}, {ratio(0.49, 0.5), true}, {absolute(true), false}, {absolute(false), false}, {steady(true), false}, {steady(false), true}, {noLimit, false}} {
-		if rows := []row{{ok: kept}, {ok: c.ok}}; failed(rows) != c.fail {
-			t.Errorf("%q: failed is %v", c.ok, !c.fail)
+		bound   bound
+		verdict string
+		kept    bool
+		says    string
+	}{
+		{limit("≥ 0.5 ×", true), "yes", true, "2 of 2 limits are kept\n"},
+		{limit("≥ 0.5 ×", false), "NO", false, "1 of 2 limits are kept\n  broken: it: 7 s, limit ≥ 0.5 ×\n"},
+		{goal("< 9 ms", true), "yes", true, "1 of 1 goals are reached\n1 of 1 limits are kept\n"},
+		{goal("< 9 ms", false), "not yet", true, "0 of 1 goals are reached\n  not yet reached: it: 7 s, goal < 9 ms\n1 of 1 limits are kept\n"},
+		{unjudged("+5 MB"), "", true, "1 of 1 limits are kept\n"},
+		{bound{}, "", true, "1 of 1 limits are kept\n"},
+	} {
+		var says strings.Builder
+		kept := summarize(&says, []row{{bound: limit("1", true)}, {figure: "it", measured: "7 s", bound: c.bound}})
+		if kept != c.kept || says.String() != c.says || c.bound.verdict() != c.verdict {
+			t.Errorf("%+v: verdict %q, all limits kept: %v, says %q", c.bound, c.bound.verdict(), kept, says.String())
 		}
 	}
 }
@@ -32,15 +43,15 @@ func TestWhatNoMachineExcusesFails(t *testing.T) {
 func TestPeakOfMemory(t *testing.T) {
 	for _, c := range []struct {
 		few, all float64
-		ok       verdict
+		verdict  string
 		measured string
 	}{
-		{20e6, 84e6, kept, "84.0 MB resident"},
-		{20e6, 84.1e6, missed, "84.1 MB resident"},
-		{0, 84e6, noLimit, untold},
-		{20e6, 0, noLimit, untold},
+		{20e6, 84e6, "yes", "84.0 MB resident"},
+		{20e6, 84.1e6, "NO", "84.1 MB resident"},
+		{0, 84e6, "", untold},
+		{20e6, 0, "", untold},
 	} {
-		if r := peakRow(c.few, c.all); r.ok != c.ok || r.measured != c.measured {
+		if r := peakRow(c.few, c.all); r.verdict() != c.verdict || r.measured != c.measured {
 			t.Errorf("from %v to %v: %+v", c.few, c.all, r)
 		}
 	}
@@ -101,7 +112,13 @@ func TestInvocation(t *testing.T) {
 		{[]string{"-h"}, 0, "-short"},
 		{[]string{"-fast"}, 2, "not defined"},
 		{[]string{"-run", "("}, 2, "missing closing"},
-		{[]string{"-dir", filepath.Join(t.TempDir(), "none")}, 1, "no such file"},
+		{[]string{"-run", "nothing"}, 2, "there are steps, concurrent, plan"},
+		{[]string{"-against", "HEAD", "-run", "^page$"}, 2, "there are steps, concurrent, plan, memory log, turn, loop, site\n"},
+		{[]string{"-effort", "rounds=0"}, 2, "a number above 0 is needed"},
+		{[]string{"-effort", "round=1"}, 2, "a duration above 0 is needed"},
+		{[]string{"-effort", "haste=1"}, 2, "there are asks, calls, crowding"},
+		{[]string{"-dir", filepath.Join(t.TempDir(), "none")}, 3, "no such file"},
+		{[]string{"-against", "no-such-commit"}, 3, "is no commit of this repository"},
 	} {
 		var out, errs bytes.Buffer
 		if code := run(c.args, &out, &errs); code != c.code || !strings.Contains(errs.String(), c.says) {

@@ -56,7 +56,7 @@ func measureParked(ctx context.Context, b *bench) ([]row, error) {
 	return []row{
 		{figure: "memory with " + runs + " parked runs", value: now, measured: megabytes(now) + " " + what,
 			beside: fmt.Sprintf("idle %s: %+.1f MB; heap %s, idle %s", megabytes(idle), (now-idle)/1e6, megabytes(u.Parked.Heap), megabytes(u.Idle.Heap)),
-			limit:  fmt.Sprintf("+%g MB", parkedBytes/1e6), ok: absolute(now-idle <= parkedBytes)},
+			bound:  limit(fmt.Sprintf("+%g MB", parkedBytes/1e6), now-idle <= parkedBytes)},
 		{figure: "starting and parking them", value: u.Spent.Seconds(), measured: count(float64(u.Runs)/u.Spent.Seconds()) + " runs/s",
 			beside: fmt.Sprintf("%.1f s in all", u.Spent.Seconds())},
 	}, nil

@@ -45,7 +45,7 @@ func measureOvershoot(ctx context.Context, b *bench) ([]row, error) {
 	return []row{{figure: fmt.Sprintf("%d turns at once under one bound of %s tokens", b.together, count(float64(m.bound))), value: float64(m.used()),
 		measured: count(float64(over)) + " tokens over it",
 		beside:   fmt.Sprintf("%d calls in flight then, of %s tokens", calls, count(float64(flying))),
-		limit:    "what was in flight", ok: steady(over <= flying)}}, nil
+		bound:    limit("what was in flight", over <= flying)}}, nil
 }
 
 // together takes turns side by side in one run, and returns how many of them ended

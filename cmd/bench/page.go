@@ -34,7 +34,7 @@ const (
 )
 
 // measurePage: what browsers wait for, and what it costs a run that many look at.
-func measurePage(ctx context.Context, b *bench) (rows []row, err error) {
+func measurePage(ctx context.Context, b *bench) (_ []row, err error) {
 	binary, err := b.command(ctx)
 	if err != nil {
 		return nil, err
@@ -54,13 +54,13 @@ func measurePage(ctx context.Context, b *bench) (rows []row, err error) {
 	defer func() { err = errors.Join(err, d.stop()) }()
 	p := &pageReader{site: &site{daemon: d, binary: binary, dir: dir, ctx: ctx, http: &http.Client{}}, run: "/ui/runs/" + run, records: records}
 	for _, measure := range []func(*bench) ([]row, error){p.opening, p.finding, p.assets, p.layout, p.watched, p.browsed} {
-		more, err := measure(b)
+		rows, err := measure(b)
+		b.add(rows...)
 		if err != nil {
-			return rows, err
+			return nil, err
 		}
-		rows = append(rows, more...)
 	}
-	return rows, nil
+	return nil, nil
 }
 
 // longRun stores a run of so many steps, a hundredth of which is signed.
@@ -138,7 +138,7 @@ func (p *pageReader) open(c *http.Client, path string) (first, all time.Duration
 
 // pageRow is a duration beside its limit.
 func pageRow(figure string, took time.Duration, limit time.Duration, beside string) row {
-	return row{figure: figure, value: took.Seconds(), measured: milliseconds(took), beside: beside, limit: "< " + milliseconds(limit), ok: absolute(took < limit)}
+	return row{figure: figure, value: took.Seconds(), measured: milliseconds(took), beside: beside, bound: goal("< "+milliseconds(limit), took < limit)}
 }
 
 // opening: the page of a long run, when nobody has looked at it yet and when somebody has.
@@ -247,7 +247,7 @@ func (p *pageReader) assets(*bench) ([]row, error) {
 	if err := read("", body+check); err != nil {
 		return nil, err
 	}
-	return []row{{figure: "all assets of the page", value: float64(sent), measured: fmt.Sprintf("%.1f kB", float64(sent)/1e3), beside: fmt.Sprintf("as they are sent; %d files, %.1f kB", len(had), float64(size)/1e3), limit: "< 90 kB", ok: steady(sent < pageAssets)}}, nil
+	return []row{{figure: "all assets of the page", value: float64(sent), measured: fmt.Sprintf("%.1f kB", float64(sent)/1e3), beside: fmt.Sprintf("as they are sent; %d files, %.1f kB", len(had), float64(size)/1e3), bound: limit("< 90 kB", sent < pageAssets)}}, nil
 }
 
 // sent is how many bytes a browser is sent.
@@ -282,7 +282,7 @@ func (p *pageReader) layout(b *bench) (rows []row, err error) {
 			took = append(took, time.Since(began).Seconds())
 		}
 		mid := time.Duration(median(took) * float64(time.Second))
-		rows = append(rows, row{figure: fmt.Sprintf("layout of %d stages", c.stages), value: mid.Seconds(), measured: fmt.Sprintf("%.1f ms", mid.Seconds()*1e3), beside: fmt.Sprintf("%d edges", len(d.Edges)), limit: "< " + milliseconds(c.limit), ok: absolute(mid < c.limit)})
+		rows = append(rows, row{figure: fmt.Sprintf("layout of %d stages", c.stages), value: mid.Seconds(), measured: fmt.Sprintf("%.1f ms", mid.Seconds()*1e3), beside: fmt.Sprintf("%d edges", len(d.Edges)), bound: goal("< "+milliseconds(c.limit), mid < c.limit)})
 	}
 	return rows, nil
 }
@@ -332,9 +332,9 @@ func (p *pageReader) watched(b *bench) (rows []row, err error) {
 			alone, seen, grew = append(alone, a), append(seen, s), append(grew, more)
 		}
 		r, bytes := median(seen)/median(alone), max(1, grew[0])
-		rows = append(rows, row{figure: fmt.Sprintf("a run with %d open pages", c.pages), value: r, measured: times(r), beside: fmt.Sprintf("the time that it takes alone, %.2f s", median(alone)), limit: fmt.Sprintf("< %.2f ×", c.limit), ok: absolute(r < c.limit)})
+		rows = append(rows, row{figure: fmt.Sprintf("a run with %d open pages", c.pages), value: r, measured: times(r), beside: fmt.Sprintf("the time that it takes alone, %.2f s", median(alone)), bound: goal(fmt.Sprintf("< %.2f ×", c.limit), r < c.limit)})
 		if c.pages == 20 {
-			rows = append(rows, row{figure: "memory of 20 open pages", value: bytes, measured: megabytes(bytes), beside: "of the daemon, resident", limit: "< 40 MB", ok: absolute(bytes < pageMemory)})
+			rows = append(rows, row{figure: "memory of 20 open pages", value: bytes, measured: megabytes(bytes), beside: "of the daemon, resident", bound: goal("< 40 MB", bytes < pageMemory)})
 		}
 	}
 	return rows, nil

@@ -51,7 +51,7 @@ func measureSchedule(ctx context.Context, b *bench) ([]row, error) {
 	cost := median(added)
 	return []row{{figure: "scheduling a stage of a pipeline, memory log", value: cost, measured: fmt.Sprintf("%.0f µs", cost*1e6),
 		beside: fmt.Sprintf("fastest %.0f µs; a stage in all %.0f µs, its calls and events alone %.0f µs", added[0]*1e6, median(executor)*1e6, median(bare)*1e6), // median sorted them
-		limit:  "< 50 µs", ok: absolute(cost < scheduleLimit.Seconds())}}, nil
+		bound:  goal("< 50 µs", cost < scheduleLimit.Seconds())}}, nil
 }
 
 // perStage is how many seconds a stage of the line takes.
@@ -128,9 +128,9 @@ func measureLoop(ctx context.Context, b *bench) ([]row, error) {
 	}
 	r := median(ratios)
 	return []row{{figure: fmt.Sprintf("a loop of %s iterations of two stages, memory log", count(float64(many))), value: r,
-		measured: fmt.Sprintf("%.0f µs an iteration", median(long)*1e6),
+		measured: fmt.Sprintf("%.1f µs an iteration", median(long)*1e6),
 		beside:   fmt.Sprintf("of %s: %.0f µs, %s", count(float64(few)), median(short)*1e6, times(r)),
-		limit:    fmt.Sprintf("≤ %g ×", linear), ok: absolute(r <= linear)}}, nil
+		bound:    goal(fmt.Sprintf("≤ %g ×", linear), r <= linear)}}, nil
 }
 
 // iterations is how many seconds one of so many takes.
@@ -186,7 +186,7 @@ func measureClone(_ context.Context, b *bench) ([]row, error) {
 	return []row{{figure: "cloning an Envelope of " + megabytes(float64(size)), value: median(ours),
 		measured: milliseconds(time.Duration(median(ours) * float64(time.Second))),
 		beside:   fmt.Sprintf("to JSON and back %s, %s", milliseconds(time.Duration(median(peers)*float64(time.Second))), times(r)),
-		limit:    fmt.Sprintf("≥ %d ×", cloneLimit), ok: ratio(r, cloneLimit)}}, nil
+		bound:    limit(fmt.Sprintf("≥ %d ×", cloneLimit), r >= cloneLimit)}}, nil
 }
 
 func roundTrip(env *pipeline.Envelope) error {

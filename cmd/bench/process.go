@@ -57,7 +57,7 @@ func processRow(where string, all []float64) row {
 	fastest := time.Duration(all[0] * float64(time.Second)) // median sorted them
 	return row{figure: "`tipstaff run` of one step, in " + where, value: mid, measured: milliseconds(d),
 		beside: fmt.Sprintf("median of %d; fastest %s", len(all), milliseconds(fastest)),
-		limit:  "< " + milliseconds(processLimit), ok: absolute(d < processLimit)}
+		bound:  goal("< "+milliseconds(processLimit), d < processLimit)}
 }
 
 // command is the binary to be measured, built as a release is if none was named.

@@ -125,7 +125,7 @@ func parkedInDatabase(ctx context.Context, b *bench, d *database) ([]row, error)
 	}
 	more := held[1] - held[0]
 	return []row{{figure: figure, value: held[1], measured: megabytes(held[1]) + " resident",
-		beside: fmt.Sprintf("over an empty one %s: %+.1f MB; both after %s", megabytes(held[0]), more/1e6, loopsFor), limit: "+5 MiB", ok: steady(more <= sittingBytes)}}, nil
+		beside: fmt.Sprintf("over an empty one %s: %+.1f MB; both after %s", megabytes(held[0]), more/1e6, loopsFor), bound: limit("+5 MiB", more <= sittingBytes)}}, nil
 }
 
 // fill parks a run, and copies it in the database as often as wanted. Its server has ended
@@ -335,7 +335,7 @@ func deadServer(ctx context.Context, b *bench, d *database) ([]row, error) {
 	}
 	took := time.Since(began)
 	return []row{{figure: fmt.Sprintf("a server dies, until its %d runs are all driven by others", b.kill), value: took.Seconds(), measured: fmt.Sprintf("%.1f s", took.Seconds()),
-		beside: "of which 13 s pass until it is missed", limit: "< " + takenWithin.String(), ok: absolute(took < takenWithin)}}, nil
+		beside: "of which 13 s pass until it is missed", bound: goal("< "+takenWithin.String(), took < takenWithin)}}, nil
 }
 
 // owner is the process that drives a run; 0: none does.

@@ -33,7 +33,7 @@ const (
 )
 
 // measureSite: the daemon over HTTP.
-func measureSite(ctx context.Context, b *bench) (rows []row, err error) {
+func measureSite(ctx context.Context, b *bench) (_ []row, err error) {
 	binary, err := b.command(ctx)
 	if err != nil {
 		return nil, err
@@ -56,13 +56,13 @@ func measureSite(ctx context.Context, b *bench) (rows []row, err error) {
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}}
 	defer s.http.CloseIdleConnections()
 	for _, measure := range []func(*bench) ([]row, error){s.idle, s.delays, s.crowd, s.starts, s.fair} {
-		more, err := measure(b)
+		rows, err := measure(b)
+		b.add(rows...)
 		if err != nil {
-			return rows, err
+			return nil, err
 		}
-		rows = append(rows, more...)
 	}
-	return rows, nil
+	return nil, nil
 }
 
 // site is a daemon whose routes are called.
@@ -141,7 +141,7 @@ func (s *site) idle(*bench) ([]row, error) {
 		return []row{{figure: "the daemon, idle", measured: untold}}, nil
 	}
 	return []row{{figure: "the daemon, idle", value: all, measured: megabytes(all) + " resident",
-		beside: fmt.Sprintf("%s of it its own, the rest the program as it lies on the disk", megabytes(held["RssAnon"])), limit: "< 40 MB", ok: absolute(all < idleBytes)}}, nil
+		beside: fmt.Sprintf("%s of it its own, the rest the program as it lies on the disk", megabytes(held["RssAnon"])), bound: goal("< 40 MB", all < idleBytes)}}, nil
 }
 
 // slowCalls is a plan of so many calls, each of which sleeps for a while.
@@ -181,8 +181,8 @@ func (s *site) delays(b *bench) (rows []row, err error) {
 		}
 		mid := median(late)
 		worst := late[len(late)*99/100]
-		rows = append(rows, row{figure: "a record of " + c.who + ", until an SSE client has it", value: mid, measured: fmt.Sprintf("%.1f ms, p99 %.1f ms", mid*1e3, worst*1e3),
-			beside: fmt.Sprintf("of %s, from the time that it carries", count(float64(len(late)))), limit: "< " + milliseconds(c.limit), ok: absolute(mid < c.limit.Seconds())})
+		rows = append(rows, row{figure: "a record of " + c.who + ", until an SSE client has it", value: mid, measured: fmt.Sprintf("%.2f ms, p99 %.1f ms", mid*1e3, worst*1e3),
+			beside: fmt.Sprintf("of %s, from the time that it carries", count(float64(len(late)))), bound: goal("< "+milliseconds(c.limit), mid < c.limit.Seconds())})
 	}
 	return rows, nil
 }
@@ -280,7 +280,7 @@ func (s *site) crowd(b *bench) ([]row, error) {
 	}
 	r := median(followed) / median(alone)
 	return []row{{figure: fmt.Sprintf("a run that %s follow over SSE, a tenth of them reading nothing", count(float64(b.crowding))), value: r, measured: times(r),
-		beside: fmt.Sprintf("the time that it takes alone, %.2f s", median(alone)), limit: "< 1.05 ×", ok: absolute(r < slowdown)}}, nil
+		beside: fmt.Sprintf("the time that it takes alone, %.2f s", median(alone)), bound: goal("< 1.05 ×", r < slowdown)}}, nil
 }
 
 // subscribe follows a run until ctx ends; every tenth subscriber reads nothing.
@@ -351,7 +351,7 @@ func (s *site) starts(b *bench) ([]row, error) {
 	}
 	r := median(far) / median(near)
 	return []row{{figure: count(float64(b.started)) + " starts over HTTP, starts a second", value: median(far), measured: count(median(far)),
-		beside: fmt.Sprintf("in process %s", count(median(near))), limit: "≥ 0.5 ×: " + times(r), ok: ratio(r, leastHTTP)}}, local.close()
+		beside: fmt.Sprintf("in process %s", count(median(near))), bound: limit("≥ 0.5 ×: "+times(r), r >= leastHTTP)}}, local.close()
 }
 
 // quiet returns when the daemon drives nothing.
@@ -395,5 +395,5 @@ func (s *site) fair(b *bench) ([]row, error) {
 	slices.Sort(all)
 	worst := all[len(all)-1]
 	return []row{{figure: "one user's 64 runs hang: another's is driven to its end after", value: worst, measured: milliseconds(time.Duration(worst * float64(time.Second))),
-		beside: fmt.Sprintf("the slowest of %d", len(all)), limit: "< 2 s", ok: absolute(worst < turnLimit.Seconds())}}, nil
+		beside: fmt.Sprintf("the slowest of %d", len(all)), bound: goal("< 2 s", worst < turnLimit.Seconds())}}, nil
 }

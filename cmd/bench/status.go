@@ -47,5 +47,5 @@ func measureStatus(ctx context.Context, b *bench) (rows []row, err error) {
 	mid := median(short)
 	return []row{{figure: "the status of a run, with what to do next", value: mid, measured: fmt.Sprintf("%.2f ms", mid*1e3),
 		beside: fmt.Sprintf("%s records; a diagnosis reads them in %s", count(float64(got.HeadSeq)), milliseconds(time.Duration(median(long)*float64(time.Second)))),
-		limit:  "< " + milliseconds(statusLimit), ok: absolute(mid < statusLimit.Seconds())}}, nil
+		bound:  goal("< "+milliseconds(statusLimit), mid < statusLimit.Seconds())}}, nil
 }

@@ -52,14 +52,14 @@ const untold = "not known: there is no /proc here that tells it"
 // peakRow: memory does not depend on the speed of the machine, so to miss this
 // limit is a fault anywhere.
 func peakRow(few, all float64) row {
-	r := row{figure: "its peak of memory", value: all, limit: fmt.Sprintf("+%g MB", stdioBytes/1e6)}
+	r := row{figure: "its peak of memory", value: all, bound: unjudged(fmt.Sprintf("+%g MB", stdioBytes/1e6))}
 	if few == 0 || all == 0 {
 		r.measured = untold
 		return r
 	}
 	r.measured = megabytes(all) + " resident"
 	r.beside = fmt.Sprintf("of %d calls %s: %+.1f MB", fewCalls, megabytes(few), (all-few)/1e6)
-	r.ok = steady(all-few <= stdioBytes)
+	r.bound = limit(r.bound.text, all-few <= stdioBytes)
 	return r
 }
 

@@ -42,15 +42,15 @@ func measureStream(ctx context.Context, b *bench) ([]row, error) {
 		rates, busy = append(rates, float64(long.Bytes)/long.Took.Seconds()), append(busy, float64(long.Bytes)/long.CPU.Seconds())
 	}
 	rate := median(rates)
-	memory := row{figure: "the peak of memory of whoever reads them", value: long.Peak, limit: fmt.Sprintf("+%g MB", streamBytes/1e6), measured: untold}
+	memory := row{figure: "the peak of memory of whoever reads them", value: long.Peak, bound: unjudged(fmt.Sprintf("+%g MB", streamBytes/1e6)), measured: untold}
 	if long.Peak > 0 {
 		memory.measured = megabytes(long.Peak) + " resident"
 		memory.beside = fmt.Sprintf("of %s events %s: %+.1f MB", count(float64(b.events/10)), megabytes(short.Peak), (long.Peak-short.Peak)/1e6)
-		memory.ok = steady(long.Peak-short.Peak <= streamBytes)
+		memory.bound = limit(memory.bound.text, long.Peak-short.Peak <= streamBytes)
 	}
 	return []row{{figure: count(float64(b.events)) + " events of a worker read, mapped and logged", value: rate, measured: megabytes(rate) + "/s",
 		beside: fmt.Sprintf("by its own CPU time %s/s; %s in all, the CLI's start included; medians of %d", megabytes(median(busy)), megabytes(float64(long.Bytes)), len(rates)),
-		limit:  fmt.Sprintf("≥ %g MB/s", streamRate/1e6), ok: absolute(rate >= streamRate)}, memory}, nil
+		bound:  goal(fmt.Sprintf("≥ %g MB/s", streamRate/1e6), rate >= streamRate)}, memory}, nil
 }
 
 func (b *bench) readStream(ctx context.Context, events int) (r streamRead, err error) {

@@ -63,7 +63,7 @@ func measureTools(ctx context.Context, b *bench) ([]row, error) {
 	}
 	m := time.Duration(median(took))
 	return []row{{figure: fmt.Sprintf("%s tools of %d servers listed, digested and checked against the lock", count(toolsAll), toolServers),
-		value: m.Seconds(), measured: milliseconds(m), limit: "< " + milliseconds(toolsChecked), ok: absolute(m < toolsChecked)}}, nil
+		value: m.Seconds(), measured: milliseconds(m), bound: goal("< "+milliseconds(toolsChecked), m < toolsChecked)}}, nil
 }
 
 // catalogue is a server that lists many tools.

@@ -45,9 +45,9 @@ func measureTurn(ctx context.Context, b *bench) ([]row, error) {
 	return []row{
 		{figure: fmt.Sprintf("a step in a turn of %s on the memory log", count(float64(long))), value: cost, measured: fmt.Sprintf("%.1f µs", cost*1e6),
 			beside: fmt.Sprintf("fastest %.1f µs; model and tool answer at once; gate, policy and engine are in it", costs[0]*1e6), // median sorted them
-			limit:  fmt.Sprintf("< %d µs", turnStep.Microseconds()), ok: absolute(cost < turnStep.Seconds())},
+			bound:  goal(fmt.Sprintf("< %d µs", turnStep.Microseconds()), cost < turnStep.Seconds())},
 		{figure: "a turn of " + count(float64(long)) + " steps beside one of " + count(float64(short)), value: grown, measured: times(grown) + " the time",
-			limit: fmt.Sprintf("≤ %d ×", turnGrowth), ok: absolute(grown <= turnGrowth)},
+			bound: goal(fmt.Sprintf("≤ %d ×", turnGrowth), grown <= turnGrowth)},
 	}, nil
 }
 
@@ -66,7 +66,7 @@ func measureTurnBytes(ctx context.Context, b *bench) ([]row, error) {
 	few, many := float64(bytes[1]-bytes[0]), float64(bytes[2]-bytes[0])
 	return []row{{figure: "a turn of " + count(float64(long)) + " steps in its workspace", value: many, measured: megabytes(many),
 		beside: fmt.Sprintf("of %s steps %s: %s", count(float64(short)), megabytes(few), times(many/few)),
-		limit:  fmt.Sprintf("≤ %d ×", turnGrowth), ok: steady(many <= turnGrowth*few)}}, nil
+		bound:  limit(fmt.Sprintf("≤ %d ×", turnGrowth), many <= turnGrowth*few)}}, nil
 }
 
 // readingAgent declares an agent beside what plans use, and bounds that do not

@@ -47,7 +47,7 @@ func measureVerify(ctx context.Context, b *bench) (rows []row, err error) {
 	rate := median(rates)
 	return []row{{figure: "`verify`, integrity", value: rate, measured: count(rate) + " records/s",
 		beside: fmt.Sprintf("%s records of %d runs", count(float64(records)), len(runs)),
-		limit:  "≥ " + count(verifiedRecords), ok: absolute(rate >= verifiedRecords)}}, nil
+		bound:  goal("≥ "+count(verifiedRecords), rate >= verifiedRecords)}}, nil
 }
 
 // verify checks one run and returns how many records it has.

@@ -56,7 +56,7 @@ func measureWorktree(ctx context.Context, b *bench) ([]row, error) {
 	all, bare := seconds(median(ours)), seconds(median(alone))
 	return []row{{figure: "worktree, diff and commit in a repository of " + count(float64(b.files)) + " files", value: all.Seconds(), measured: milliseconds(all),
 		beside: fmt.Sprintf("git alone %s: %+d ms; medians of %d", milliseconds(bare), (all - bare).Milliseconds(), len(ours)),
-		limit:  "+" + milliseconds(worktreeLimit), ok: absolute(all-bare < worktreeLimit)}}, nil
+		bound:  goal("+"+milliseconds(worktreeLimit), all-bare < worktreeLimit)}}, nil
 }
 
 // repository is a user's, with a home of its own.
