@@ -125,7 +125,6 @@ soak: build ## everything there is: all checks, hundreds of kills, every test in
 mutate: ## code that no test checks; MUTATE=policy takes one package, EVERY=10 a tenth of its mutants; SAMPLE=300 so many of the whole product, the same ones every time
 	$(if $(SAMPLE),CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -trimpath" )$(GO) run ./test/mutate $(if $(SAMPLE),-sample $(SAMPLE),-every $(EVERY) $(MUTATE))
 
-.PHONY: plant
 plant: ## bugs put into the code one at a time, and which suite finds each; PLANT="ID…" takes some of them
 	$(GO) run ./test/plant -only "$(PLANT)"
 

@@ -86,8 +86,8 @@ func TestTheTableAddsUp(t *testing.T) {
 
 func TestPartsAreChosen(t *testing.T) {
 	for words, want := range map[string]string{
-		"test":       "race plain speed",
-		"speed":      "speed",
+		"test":       "race runner plain engine large",
+		"large":      "large",
 		"race kills": "race kills",
 	} {
 		chosen, err := choose(strings.Fields(words))
@@ -151,7 +151,7 @@ func TestPackagesThatStartGoroutinesAreRaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	for pkg := range starts {
-		if !slices.Contains(raced, "./"+pkg) && racedLater[pkg] == "" {
+		if !slices.Contains(raced, "./"+pkg) && pkg != "runner" && racedLater[pkg] == "" {
 			t.Errorf("%s starts goroutines: test it under the race detector (raced in part.go), or say why that can wait (racedLater)", pkg)
 		}
 	}
@@ -162,22 +162,26 @@ func TestPackagesThatStartGoroutinesAreRaced(t *testing.T) {
 	}
 }
 
-// Tests that the race detector is kept from are run without it.
-func TestComputingTestsAreThere(t *testing.T) {
-	var texts []string
-	for _, pkg := range parts[slices.IndexFunc(parts, func(p part) bool { return p.name == "speed" })].packages {
-		files, _ := filepath.Glob(filepath.Join("../..", pkg, "*_test.go"))
-		for _, f := range files {
-			text, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			texts = append(texts, string(text))
+// The files of runner whose tests start goroutines are raced before a merge.
+func TestFilesThatStartGoroutinesAreRaced(t *testing.T) {
+	files, err := filepath.Glob("../../runner/*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("runner has no tests: %v", err)
+	}
+	starts := regexp.MustCompile(`(?m)^\s+go func|WaitGroup|errgroup|\.Go\(func`)
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), "_test.go")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if starts.Match(text) && !slices.Contains(racedFiles, name) {
+			t.Errorf("runner/%s_test.go starts goroutines: add it to racedFiles in part.go", name)
 		}
 	}
-	for name := range strings.SplitSeq(computing, "|") {
-		if !regexp.MustCompile(`(?m)^func ` + name + `\(`).MatchString(strings.Join(texts, "\n")) {
-			t.Errorf("no package of the part speed has %s", name)
+	for _, name := range racedFiles {
+		if !slices.Contains(files, "../../runner/"+name+"_test.go") {
+			t.Errorf("racedFiles names %s, and runner has no such tests", name)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -17,6 +18,7 @@ type part struct {
 	command     []string // in place of go test
 	packages    []string // of go test
 	without     []string // of those packages
+	files       []string // the tests in these alone: names without _test.go, in the one package
 	build       []string // flags of go test that go build has, too
 	flags       []string // others
 	env         []string // NAME=@FILE is what the file holds
@@ -24,7 +26,12 @@ type part struct {
 
 // raced are the packages that start goroutines: their tests run under the race detector before a
 // merge, and those of all the others in make soak. Those that take longest begin.
-var raced = []string{"./runner", "./tool", "./worker", "./rpc", "./supervisor", "./web", "./sqlite", "./store", "./flow", "./flow/simtest", "./tool/builtin"}
+var raced = []string{"./tool", "./worker", "./rpc", "./supervisor", "./web", "./sqlite", "./store", "./flow", "./flow/simtest", "./tool/builtin"}
+
+// racedFiles hold the tests of runner that are about several at once: callers, servers, hosts,
+// processes. The others drive one run after another, and take five times as long under the detector.
+var racedFiles = []string{"bed", "correct_carry", "correct_owner", "elsewhere", "expiry", "fenced", "foreign", "hosts", "launch", "overtaken",
+	"pipeline_draft", "pipeline_draft_agent", "pool", "queue", "queue_internal", "runner", "session", "talk", "told", "transient", "turn_crash", "watch", "withdrawn"}
 
 // racedLater start goroutines, too. That they are raced in make soak alone has a reason.
 var racedLater = map[string]string{
@@ -42,9 +49,6 @@ var racedLater = map[string]string{
 	".":            "readers of a watch, which runner and web race",
 }
 
-// computing are tests of raced packages that compute for long, one thing after another.
-const computing = "TestListsOfManyRuns|TestHostileExports|TestAResultThatAPersonGivesIsTheStagesOutput"
-
 // before are the flags of what runs before a merge.
 var before = []string{"-vet=off", "-short", "-shuffle=on", "-timeout=20m", atOnce()}
 
@@ -52,15 +56,21 @@ var parts = []part{
 	{name: "checks", about: "what must hold of the text, all of it", in: []string{"soak"}, command: []string{"scripts/check.sh", "--all"}},
 	{name: "servers", about: "MCP servers of others, from npm and PyPI, for the tests that need them", in: []string{"soak"}, command: []string{"scripts/mcp.sh", "--or-skip"}},
 	{name: "race", about: "packages that start goroutines, under the race detector", in: []string{"test"},
-		packages: raced, build: race(), flags: append([]string{"-ldflags=-s -w", "-skip=^(" + computing + ")$"}, before...),
+		packages: raced, build: race(), flags: append([]string{"-ldflags=-s -w"}, before...),
 		env: []string{"CGO_ENABLED=1", "TIPSTAFF_BINARY=bin/tipstaff", "TIPSTAFF_FLOWTEST=memory", "TIPSTAFF_SIM=5s"}},
-	{name: "plain", about: "all the other packages, compiled as the release is", in: []string{"test"},
+	{name: "runner", about: "what is about several at once in runner, under the race detector", in: []string{"test"},
+		packages: []string{"./runner"}, files: racedFiles, build: race(), flags: append([]string{"-ldflags=-s -w"}, before...),
+		env: []string{"CGO_ENABLED=1", "TIPSTAFF_BINARY=bin/tipstaff"}},
+	{name: "plain", about: "runner as a whole and all other packages, compiled as the release is", in: []string{"test"},
 		packages: []string{"./..."}, without: raced, build: released, flags: append([]string{"-ldflags=-s -w"}, before...),
 		env: []string{"CGO_ENABLED=0", "TIPSTAFF_BINARY=bin/tipstaff", "TIPSTAFF_SIM=3s"}},
-	{name: "speed", about: "at full speed: the simulator, the engine on SQLite, what is large", in: []string{"test"},
-		packages: []string{"./flow/simtest", "./flow", "./runner", "./sqlite"}, build: released,
-		flags: append([]string{"-run=^(TestSchedules|TestTheSameChoices.*|TestTooLarge.*|TestFlow|" + computing + ")$", "-ldflags=-s -w"}, before...),
-		env:   []string{"CGO_ENABLED=0", "TIPSTAFF_SIM=15s", "TIPSTAFF_FLOWTEST=sqlite"}},
+	{name: "engine", about: "the engine on SQLite", in: []string{"test"},
+		packages: []string{"./sqlite"}, build: released, flags: append([]string{"-run=^TestFlow$", "-ldflags=-s -w"}, before...),
+		env: []string{"CGO_ENABLED=0", "TIPSTAFF_FLOWTEST=sqlite"}},
+	{name: "large", about: "the simulator at full speed, and what is large", in: []string{"test"},
+		packages: []string{"./flow/simtest", "./flow", "./runner", "./test/rpc"}, build: released,
+		flags: []string{"-run=^(TestSchedules|TestTheSameChoices.*|TestTooLarge.*)$", "-ldflags=-s -w", "-vet=off", "-shuffle=on", "-timeout=20m", atOnce()},
+		env:   []string{"CGO_ENABLED=0", "TIPSTAFF_SIM=15s"}},
 
 	{name: "simulator", about: "schedules for as long as SIM says", in: []string{"soak"},
 		packages: []string{"./flow/simtest", "./plan", "./pipeline", "./agent"}, build: released,
@@ -106,6 +116,26 @@ func (p part) list() ([]string, error) {
 		packages = slices.DeleteFunc(packages, func(pkg string) bool { return slices.Contains(p.without, "./"+short(pkg)) })
 	}
 	return packages, nil
+}
+
+var declared = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
+
+// selected returns the flag that selects the tests of the part's files.
+func (p part) selected() ([]string, error) {
+	var names []string
+	for _, file := range p.files {
+		text, err := os.ReadFile(filepath.Join(p.packages[0], file+"_test.go"))
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range declared.FindAllSubmatch(text, -1) {
+			names = append(names, string(m[1]))
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	return []string{"-run=^(" + strings.Join(names, "|") + ")$"}, nil
 }
 
 // environ returns the part's own variables. Those that name a file in bin name it wholly.

@@ -80,8 +80,11 @@ func (s *suite) runTests(r *result) error {
 	if err := s.compile(r, packages); err != nil {
 		return err
 	}
-	args := append([]string{"test", "-json"}, r.build...)
-	args = append(append(args, r.flags...), packages...)
+	selected, err := r.selected()
+	if err != nil {
+		return err
+	}
+	args := slices.Concat([]string{"test", "-json"}, r.build, r.flags, selected, packages)
 	c := exec.Command(goCommand(), args...)
 	c.Env = append(os.Environ(), r.environ()...)
 	c.Stderr = os.Stderr
