@@ -12,8 +12,7 @@ flags=(-trimpath -ldflags "-s -w -X main.version=${VERSION:-dev}")
 took=.cache/took-build # how long the last large build took, and for how many packages
 
 # The go command says by itself what it downloads here.
-stale=$("$go" list -deps "${flags[@]}" -f '{{if .Stale}}{{.ImportPath}}{{end}}' "$@" | wc -l)
-stale=$((stale))
+stale=$("$go" list -deps "${flags[@]}" -f '{{if .Stale}}{{.ImportPath}}{{end}}' "$@" | grep -c . || true)
 if [ "$stale" -gt 20 ]; then
 	about=
 	if read -r seconds packages 2>/dev/null <"$took"; then about=", about $((stale * seconds / packages + 1)) s"; fi

@@ -112,7 +112,9 @@ func TestObserversComeAndGo(t *testing.T) {
 		began := time.Now()
 		with(id)
 		// Another process takes a run that has not begun for one that nobody drives.
-		o.Until("it has begun", func() bool { return slices.ContainsFunc(o.journal(id), func(r record) bool { return r.Kind == "run.started" }) })
+		o.Until("it has begun", func() bool {
+			return slices.ContainsFunc(o.journal(id), func(r record) bool { return r.Kind == "run.started" })
+		})
 		if r := o.with(nil, 0, "watch", id, "--json"); r.Code != 0 {
 			t.Fatal(r)
 		}

@@ -183,5 +183,33 @@ func (s *steady) html(page string, w window) string {
 	page = icon.ReplaceAllStringFunc(page, func(found string) string { return fmt.Sprintf("<icon %d>", len(found)) })
 	page = blocks.ReplaceAllStringFunc(page, func(found string) string { return "\n" + found })
 	page = blank.ReplaceAllString(s.text(page, w), "\n")
-	return strings.TrimSpace(page) + "\n"
+	return s.timeline(strings.TrimSpace(page) + "\n")
+}
+
+var (
+	lastBreak = regexp.MustCompile(`<title>‖ waited <up to now>[^<]*</title>\n<rect x="([0-9.]+)" y="\d+" width="([0-9.]+)"`)
+	bar       = regexp.MustCompile(`<rect x="([0-9.]+)" y="\d+" width="([0-9.]+)" height="12"`)
+	tickText  = regexp.MustCompile(`data-form="\w+">[^<]*<`)
+)
+
+// timeline replaces what depends on how long a wait has lasted that goes on. How far a bar reaches
+// into it: the break that is drawn for it is as wide as ever, so a moment in it moves as time
+// passes. And how the times on the axis are written: with the day if all of it is longer than one.
+func (s *steady) timeline(page string) string {
+	m := lastBreak.FindStringSubmatch(page)
+	if m == nil {
+		return page
+	}
+	from, _ := strconv.ParseFloat(m[1], 64)
+	wide, _ := strconv.ParseFloat(m[2], 64)
+	page = tickText.ReplaceAllString(page, `data-form="<by the length>"><time><`)
+	return bar.ReplaceAllStringFunc(page, func(found string) string {
+		b := bar.FindStringSubmatch(found)
+		x, _ := strconv.ParseFloat(b[1], 64)
+		w, _ := strconv.ParseFloat(b[2], 64)
+		if x+w < from-0.05 || x+w >= from+wide { // a tenth is what is drawn
+			return found
+		}
+		return strings.Replace(found, `width="`+b[2], `width="<into the wait>`, 1)
+	})
 }
