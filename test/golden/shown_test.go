@@ -40,10 +40,11 @@ func TestShown(t *testing.T) {
 				t.Parallel()
 				w := g.unpack(t, name, 20*time.Minute) // the daemon stays up for all of the test, also on a busy machine
 				sh := &shower{surfaces: &surfaces{workspace: w}, files: map[string]*strings.Builder{}, answers: map[string]*answer{}}
-				sh.learn()
+				sh.learn(true)
 				expired := sh.unseen()
 				sh.serve()
-				sh.learn()
+				sh.rest()
+				sh.learn(false)
 				sh.all(name, expired)
 				sh.close()
 				sh.held(filepath.Join(g.dir, "shown"), name)
@@ -65,8 +66,8 @@ type shower struct {
 }
 
 // learn reads what is known of the runs beside what is shown of them: their records, from
-// the store itself.
-func (sh *shower) learn() {
+// the store itself. What a daemon has recorded of runs that it took up is shown nowhere.
+func (sh *shower) learn(taken bool) {
 	sh.Helper()
 	sh.records = sh.stored()
 	sh.created = map[string]time.Time{}
@@ -88,6 +89,9 @@ func (sh *shower) learn() {
 					sh.first = r.At
 				}
 				continue
+			}
+			if e.Taken && !taken {
+				break
 			}
 			sum := sha256.Sum256(append(head, raw...))
 			head = sum[:]
@@ -179,13 +183,30 @@ func (sh *shower) unseen() map[string]string {
 	taken := slices.DeleteFunc(slices.Clone(sh.runs), func(e expectation) bool { return !e.Taken })
 	if len(taken) > 0 {
 		sh.Must(0, "ls") // which records that their owner is dead
-		sh.learn()
+		sh.learn(true)
 	}
 	for _, e := range taken {
 		write(e)
 	}
 	clear(sh.files)
 	return all
+}
+
+// rest waits until the runs that the daemon has taken up have ended or ask something: pages
+// count what waits for a person.
+func (sh *shower) rest() {
+	sh.Helper()
+	for _, e := range sh.runs {
+		if !e.Taken {
+			continue
+		}
+		sh.Until(e.Name+" to rest", func() bool {
+			_, body, _ := sh.get("/runs/" + sh.frozen[e.Name].run)
+			var run shown
+			sh.Check(json.Unmarshal(body, &run))
+			return run.State == "completed" || run.Status == "awaiting_decision"
+		})
+	}
 }
 
 // all asks for everything that is shown. A few runs are shown at length: by every form of
