@@ -176,6 +176,31 @@ func TestApprovedDeliveryIsTheCommitThatWasShown(t *testing.T) {
 	}
 }
 
+// What is committed is the tree that was compared and checked, also where somebody writes to
+// the worktree before the commit is made.
+func TestCommitIsOfWhatWasRecorded(t *testing.T) {
+	p := newPlay(t, &document.Deliver{})
+	act := p.acts[ActCommit]
+	commit := act.Run
+	act.Run = func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+		in, err := decoded[commitInput](a.Input)
+		if err != nil {
+			return flow.Done{}, err
+		}
+		writeFile(t, in.Worktree.Path+"/README", "edited before the commit\n")
+		return commit(ctx, a)
+	}
+	p.acts[ActCommit] = act
+	p.drive()
+	s := p.subject("delivery#1")
+	if got := p.user("rev-parse", s.Commit+"^{tree}"); got != s.Tree {
+		t.Errorf("the commit has tree %s, shown is %s", got, s.Tree)
+	}
+	if len(s.Notices) != 1 || s.Notices[0].Code != CodeWorktreeEdited {
+		t.Errorf("%+v", s.Notices)
+	}
+}
+
 func TestApprovedWorktreeIsRemoved(t *testing.T) {
 	for name, broken := range map[string]func(dir string) error{ // what an attempt has left that was broken off
 		"at once":             func(string) error { return nil },
@@ -414,6 +439,11 @@ func TestFollowUp(t *testing.T) {
 	child.drive()
 	if s := child.subject("delivery#1"); blocked(s) != "approve:verification_failed apply:verification_failed fix:followup_not_converging" || !strings.Contains(child.kinds(), "followup.fixed_point") {
 		t.Errorf("%+v", s.Blocked)
+	}
+	child.log, child.produced.Findings = flow.NewMem(), nil // the files are as they were, and nothing is found wrong with them any more
+	child.drive()
+	if s := child.subject("delivery#1"); strings.Contains(blocked(s), "followup_not_converging") {
+		t.Errorf("a follow-up that has settled a finding: %+v", s.Blocked)
 	}
 	child.log = flow.NewMem()
 	p.work = func(dir string) { writeFile(t, dir+"/tests", "x\n") }

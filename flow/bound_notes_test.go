@@ -99,6 +99,48 @@ func TestWallTimeIsRefused(t *testing.T) {
 	})
 }
 
+// The wall time of a run is that of all its drives, without the time between them.
+func TestWallTimeCountsOnInTheNextDrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, made := flow.NewMem(), 0
+		job := asking(func(fc flow.Context) error {
+			for i := range 4 {
+				if i == 1 {
+					if err := waits(fc, "ok"); err != nil {
+						return err
+					}
+				}
+				if err := calls(fc, fmt.Sprint("c", i), flow.Read); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		job.Limits = flow.Use{flow.WallTime: 2000}
+		job.Acts = map[string]flow.Activity{"a": {Run: func(ctx context.Context, _ flow.Attempt) (flow.Done, error) {
+			select {
+			case <-ctx.Done():
+				return flow.Done{}, context.Cause(ctx)
+			case <-time.After(800 * time.Millisecond):
+				made++
+				return flow.Done{Value: json.RawMessage("1")}, nil
+			}
+		}}}
+		out := drive(t, flow.New(log, nil), job)
+		if out.Status != flow.ParkedRun || len(out.Gates) != 1 || made != 1 {
+			t.Fatalf("%+v after %d calls", out, made)
+		}
+		time.Sleep(time.Hour)
+		if err := log.Decide("r", out.Gates[0], flow.Decision{Action: "yes"}); err != nil {
+			t.Fatal(err)
+		}
+		// 0.8 s are used: the second call fits, the third does not.
+		if out = drive(t, flow.New(log, nil), job); out.Status != flow.Failed || made != 2 {
+			t.Errorf("%+v after %d calls, want the third of 0.8 s to be cut off at 2 s", out, made)
+		}
+	})
+}
+
 // What was paid before is not reserved again; the rest is.
 func TestPrepaidInPart(t *testing.T) {
 	_, records := driven(t, nil, 0, func(fc flow.Context) error {

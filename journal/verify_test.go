@@ -289,6 +289,10 @@ func TestEndFaults(t *testing.T) {
 		{"anchored twice at one record", []FaultCode{ErrTruncated}, func(b *book, _ *library, opts *Options) {
 			opts.Anchors = func(string) Anchors { return Anchors{1: {Hash{}.Next(b.records[0]), Sum(nil)}} }
 		}},
+		{"an open end before the anchor", []FaultCode{ErrTruncated}, func(b *book, _ *library, opts *Options) {
+			b.records, opts.Open, opts.Heads = b.records[:atAttest], true, nil
+			opts.Anchors = func(string) Anchors { return Anchors{atAttest + 1: {Sum(nil)}} }
+		}},
 		{"an end before the anchor", []FaultCode{ErrTruncated}, func(b *book, _ *library, opts *Options) {
 			opts.Anchors = func(string) Anchors { return Anchors{int64(len(b.records)) + 1: {Sum(nil)}} }
 		}},

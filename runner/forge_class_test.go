@@ -157,6 +157,15 @@ func TestForgedPrincipalIsFound(t *testing.T) {
 	b.verified(s.Run)
 	b.forge(s.Run, tipstaff.KindIntentCancel, `"on_behalf_of":"token:alice"`, `"on_behalf_of":"local:cli"`) // who could have, and has not
 	b.foundAs(s.Run, "outcome")
+	// Of its parents a run answers to the one that has dispatched it, and not to its source.
+	source, err := b.Runner.Start(alice, tipstaff.StartRequest{Name: "p", Program: []byte(mayItBe), NoFiles: true})
+	b.check(err)
+	b.wait(source.Run)
+	fork, err := b.Runner.Fork(alice, tipstaff.ForkRequest{Run: source.Run})
+	b.check(err)
+	b.verified(fork.ID)
+	b.forge(fork.ID, tipstaff.KindIntentAccept, `"on_behalf_of":"token:alice"`, `"on_behalf_of":"run:`+source.Run.String()+`"`)
+	b.foundAs(fork.ID, "principal")
 }
 
 const taking = `

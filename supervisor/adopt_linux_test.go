@@ -51,6 +51,14 @@ func adopter() {
 	say("first of two", hidden)
 	say("second of two", other)
 
+	// While an older program lives it may be that one's, and is left.
+	older, _ := spawn("echo $$; cat")
+	younger, hidden := spawn(hides)
+	check(younger.Close())
+	say("while an older lives", hidden)
+	check(older.Close())
+	say("then", hidden)
+
 	// A process of our own, in our session, is not given to us.
 	own := exec.Command("sleep", "300")
 	check(own.Start())
@@ -80,7 +88,7 @@ func TestHiddenProcessesAreAdoptedAndEnded(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), roleVar+"=adopter")
 	out, err := cmd.CombinedOutput()
-	want := "hidden: true\nclosed: false\nother: true\nfirst of two: false\nsecond of two: false\nown: true\nleft: 0\n"
+	want := "hidden: true\nclosed: false\nother: true\nfirst of two: false\nsecond of two: false\nwhile an older lives: true\nthen: false\nown: true\nleft: 0\n"
 	if err != nil || string(out) != want {
 		t.Errorf("%v, it said:\n%s\nwant:\n%s", err, out, want)
 	}

@@ -116,25 +116,35 @@ func TestCloseEndsTheDeaf(t *testing.T) {
 	}
 }
 
-// What was started with an empty environment carries no marker. Its group ends with the
-// program, also where that listens to nothing.
-func TestTheGroupOfADeafProgramEndsWithIt(t *testing.T) {
-	p, err := Spawn(Command{Path: "/bin/sh", Args: []string{"sh", "-c", `trap "" TERM; env -i sleep 60 & echo $!; exec sleep 60`}, Env: os.Environ()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	said, err := bufio.NewReader(p.Stdout()).ReadString('\n')
-	pid, bad := strconv.Atoi(strings.TrimSpace(said))
-	if err != nil || bad != nil || !running(pid) {
-		t.Fatalf("it said %q: %v", said, err)
-	}
-	p.Stop(0)
-	for deadline := time.Now().Add(2 * time.Second); running(pid); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-			t.Fatalf("process %d of its group has outlived it", pid)
-		}
+// What was started with an empty environment carries no marker: its group is what it is
+// found by, whether the program ends by itself or listens to nothing.
+func TestTheGroupOfAProgramEndsWithIt(t *testing.T) {
+	for name, script := range map[string]string{
+		"deaf":      `trap "" TERM; env -i sleep 60 & echo $!; exec sleep 60`,
+		"by itself": `env -i sleep 60 & echo $!`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, err := Spawn(Command{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Env: os.Environ()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			said, err := bufio.NewReader(p.Stdout()).ReadString('\n')
+			pid, bad := strconv.Atoi(strings.TrimSpace(said))
+			if err != nil || bad != nil {
+				t.Fatalf("it said %q: %v", said, err)
+			}
+			if name == "deaf" {
+				p.Stop(0)
+			}
+			for deadline := time.Now().Add(2 * time.Second); running(pid); time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+					t.Fatalf("process %d of its group has outlived it", pid)
+				}
+			}
+		})
 	}
 }
 

@@ -28,6 +28,11 @@ func TestApproveAnswersAsThePolicyRules(t *testing.T) {
 	if want := `{"behavior":"allow","updatedInput":` + input + `}`; err != nil || got != want {
 		t.Errorf("allow: %s, want %s", got, want)
 	}
+	given := `{"file_path":"/w/` + c.(*mcpChannel).secret + `"}` // no record may hold it: it is cleaned there, and nowhere else
+	got, err = c.(*mcpChannel).call(t.Context(), channelTools[i], json.RawMessage(`{"tool_name":"Read","input":`+given+`,"tool_use_id":"c0"}`))
+	if want := `{"behavior":"allow","updatedInput":` + given + `}`; err != nil || got != want {
+		t.Errorf("allow: %s, want %s", got, want)
+	}
 	if rule, digest, ok := c.passed("c1"); !ok || rule != "reads" || digest != "sha256:p" {
 		t.Errorf("%s %s %v", rule, digest, ok)
 	}

@@ -75,7 +75,7 @@ var bounds = []bug{
 		file:   "flow/engine.go",
 		old:    "func (d *drive) wall() time.Duration { return d.past.wall + time.Since(d.began) }",
 		new:    "func (d *drive) wall() time.Duration { return max(d.past.wall, time.Since(d.began)) }",
-		suites: []suite{themes("bounds|forking"), tests("flow", "TestWallTime.*")},
+		suites: []suite{tests("flow", "TestWallTimeCountsOnInTheNextDrive")},
 	},
 	{
 		id: "retry-reserves-once", guarantee: 2, says: boundsHold,

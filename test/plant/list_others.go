@@ -72,7 +72,7 @@ var others = []bug{
 		file:   "lifecycle.go",
 		old:    "\t\tif !decode(e.Body, &body) || body.Material != nil && *body.Material {",
 		new:    "\t\tif decode(e.Body, &body) && body.Material != nil && *body.Material {",
-		suites: []suite{tests(".", "Test.*Lifecycle.*|TestMachine.*|Test.*Transition.*|Test.*Correct.*")},
+		suites: []suite{tests(".", "TestEachKindDrivesItsTargetOrNothing")},
 	},
 	{
 		id: "follow-up-twice", page: "delivery.md", says: "A follow-up is a run of its own that takes over worktree and base",

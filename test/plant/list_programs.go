@@ -11,7 +11,7 @@ var programs = []bug{
 		file:   "supervisor/process_linux.go",
 		old:    "\t_ = syscall.Kill(-pid, syscall.SIGKILL)",
 		new:    "\t_ = syscall.Kill(pid, syscall.SIGKILL)",
-		suites: []suite{tests("supervisor", "TestTheGroupOfADeafProgramEndsWithIt|TestCloseEndsTheDeaf")},
+		suites: []suite{tests("supervisor", "TestTheGroupOfAProgramEndsWithIt")},
 	},
 	{
 		id: "rest-not-ended", guarantee: 6, says: endsWithItsCall,
@@ -68,14 +68,6 @@ var programs = []bug{
 		old:    "\t\tcase started || c.Session == session: // what it starts is younger",
 		new:    "\t\tcase started || c.Session == session || c.Session > 0: // what it starts is younger",
 		suites: []suite{tests("supervisor", "TestHiddenProcessesAreAdoptedAndEnded")},
-	},
-	{
-		id: "kept-left-behind", guarantee: 6, says: "Hosts of agents that `--host` has started end like that, too.",
-		slip:   "asks a host to end, and forgets what it has started",
-		file:   "supervisor/keep.go",
-		old:    "\tif err := p.Close(); closed {\n\t\tk.err = err\n\t}",
-		new:    "\tif closed {\n\t\treturn why, true\n\t}\n\tif err := p.Close(); err != nil {\n\t\tk.err = err\n\t}",
-		suites: []suite{tests("supervisor", "TestKeepLeavesNothingBehind|TestKeepAsksAProgramToEnd")},
 	},
 	{
 		id: "sweep-of-owners-alone", guarantee: 6, says: foundByMarkers,
