@@ -273,6 +273,9 @@ func (t *Timeline) rested(b Break, to time.Time) {
 	if b.From.Before(t.From) {
 		b.From = t.From
 	}
+	if n := len(t.idle); n > 0 && b.From.Before(t.idle[n-1].To) { // whatever the records say, no moment is left out twice
+		b.From = t.idle[n-1].To
+	}
 	if b.To.After(t.To) {
 		b.To = t.To
 	}
@@ -372,6 +375,9 @@ func (t *Timeline) close(at int) {
 // bars are the attempts of a span, and what was waited between them.
 func (t *Timeline) bars(s *Span) (bars []Bar) {
 	add := func(b Bar) {
+		if b.To.Before(b.From) { // the drive that it was part of had ended
+			b.To = b.From
+		}
 		if b.To.Before(t.From) || b.From.After(t.To) {
 			return
 		}
@@ -407,9 +413,6 @@ func (t *Timeline) bars(s *Span) (bars []Bar) {
 		b.To = t.To
 	}
 	wait(b.From)
-	if b.To.Before(b.From) {
-		b.To = b.From
-	}
 	add(b)
 	return bars
 }
