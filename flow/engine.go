@@ -249,7 +249,9 @@ func (d *drive) enterFlow() (value json.RawMessage, b *branch, err error) {
 		input = state
 	}
 	b = &branch{d: d, scope: d.root}
+	d.mu.Lock()
 	d.running = 1
+	d.mu.Unlock()
 	err = d.guard(b, d.job.Root, func(c Context) (err error) {
 		value, err = d.job.Flow(c, input)
 		return err
@@ -487,6 +489,7 @@ func (d *drive) openSegment(next Segment, wasCut bool) error {
 	drafts = append(append(drafts, next.Before...), Draft{Kind: KindRunContinued, Body: JSON(b)})
 	if wasCut && d.ending == cut { // from here on a correction is another one, which cuts the next segment
 		d.ending = notEnding
+		d.parkTurn++ // what waits to park the segment that was cut may not park this one
 	}
 	if err := d.append(drafts...); err != nil {
 		return err
