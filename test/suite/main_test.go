@@ -86,7 +86,7 @@ func TestTheTableAddsUp(t *testing.T) {
 
 func TestPartsAreChosen(t *testing.T) {
 	for words, want := range map[string]string{
-		"test":       "race runner plain engine large",
+		"test":       "race plain engine large",
 		"large":      "large",
 		"race kills": "race kills",
 	} {
@@ -151,7 +151,7 @@ func TestPackagesThatStartGoroutinesAreRaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	for pkg := range starts {
-		if !slices.Contains(raced, "./"+pkg) && pkg != "runner" && racedLater[pkg] == "" {
+		if !slices.Contains(raced, "./"+pkg) && racedLater[pkg] == "" {
 			t.Errorf("%s starts goroutines: test it under the race detector (raced in part.go), or say why that can wait (racedLater)", pkg)
 		}
 	}
@@ -182,6 +182,31 @@ func TestFilesThatStartGoroutinesAreRaced(t *testing.T) {
 	for _, name := range racedFiles {
 		if !slices.Contains(files, "../../runner/"+name+"_test.go") {
 			t.Errorf("racedFiles names %s, and runner has no such tests", name)
+		}
+	}
+}
+
+// What is left out of runner under the race detector is left out of no other package.
+func TestOnlyTestsOfRunnerAreLeftOut(t *testing.T) {
+	names, err := unselected("../..", racedFiles)
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%v: %v", names, err)
+	}
+	for _, pkg := range raced {
+		if pkg == "./runner" {
+			continue
+		}
+		files, _ := filepath.Glob(filepath.Join("../..", pkg, "*_test.go"))
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range declared.FindAllSubmatch(text, -1) {
+				if slices.Contains(names, string(m[1])) {
+					t.Errorf("%s is also in %s, and would not be run: give one another name", m[1], file)
+				}
+			}
 		}
 	}
 }

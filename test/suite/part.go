@@ -18,7 +18,7 @@ type part struct {
 	command     []string // in place of go test
 	packages    []string // of go test
 	without     []string // of those packages
-	files       []string // the tests in these alone: names without _test.go, in the one package
+	files       []string // of runner, the tests in these alone: names without _test.go
 	build       []string // flags of go test that go build has, too
 	flags       []string // others
 	env         []string // NAME=@FILE is what the file holds
@@ -26,7 +26,10 @@ type part struct {
 
 // raced are the packages that start goroutines: their tests run under the race detector before a
 // merge, and those of all the others in make soak. Those that take longest begin.
-var raced = []string{"./tool", "./worker", "./rpc", "./supervisor", "./web", "./sqlite", "./store", "./flow", "./flow/simtest", "./tool/builtin"}
+var raced = []string{"./store", "./runner", "./tool", "./worker", "./rpc", "./supervisor", "./web", "./sqlite", "./flow", "./flow/simtest", "./tool/builtin"}
+
+// slowest are the other packages whose tests take longest: they begin.
+var slowest = []string{"./cmd/tipstaff", "./test/golden", "./test/page", "./runner", "./delivery", "./docs", "./test/rpc", "./journal"}
 
 // racedFiles hold the tests of runner that are about several at once: callers, servers, hosts,
 // processes. The others drive one run after another, and take five times as long under the detector.
@@ -56,13 +59,11 @@ var parts = []part{
 	{name: "checks", about: "what must hold of the text, all of it", in: []string{"soak"}, command: []string{"scripts/check.sh", "--all"}},
 	{name: "servers", about: "MCP servers of others, from npm and PyPI, for the tests that need them", in: []string{"soak"}, command: []string{"scripts/mcp.sh", "--or-skip"}},
 	{name: "race", about: "packages that start goroutines, under the race detector", in: []string{"test"},
-		packages: raced, build: race(), flags: append([]string{"-ldflags=-s -w"}, before...),
+		packages: raced, files: racedFiles, build: race(), flags: append([]string{"-ldflags=-s -w"}, before...),
 		env: []string{"CGO_ENABLED=1", "TIPSTAFF_BINARY=bin/tipstaff", "TIPSTAFF_FLOWTEST=memory", "TIPSTAFF_SIM=5s"}},
-	{name: "runner", about: "what is about several at once in runner, under the race detector", in: []string{"test"},
-		packages: []string{"./runner"}, files: racedFiles, build: race(), flags: append([]string{"-ldflags=-s -w"}, before...),
-		env: []string{"CGO_ENABLED=1", "TIPSTAFF_BINARY=bin/tipstaff"}},
-	{name: "plain", about: "runner as a whole and all other packages, compiled as the release is", in: []string{"test"},
-		packages: []string{"./..."}, without: raced, build: released, flags: append([]string{"-ldflags=-s -w"}, before...),
+	{name: "plain", about: "all other packages, and runner as a whole, compiled as the release is", in: []string{"test"},
+		packages: append(slowest, "./..."), without: slices.DeleteFunc(slices.Clone(raced), func(p string) bool { return p == "./runner" }),
+		build: released, flags: append([]string{"-ldflags=-s -w"}, before...),
 		env: []string{"CGO_ENABLED=0", "TIPSTAFF_BINARY=bin/tipstaff", "TIPSTAFF_SIM=3s"}},
 	{name: "engine", about: "the engine on SQLite", in: []string{"test"},
 		packages: []string{"./sqlite"}, build: released, flags: append([]string{"-run=^TestFlow$", "-ldflags=-s -w"}, before...),
@@ -107,11 +108,20 @@ func (p part) list() ([]string, error) {
 	if slices.Equal(p.build, race()) && len(p.build) == 0 {
 		return nil, fmt.Errorf("RACE names no flags of the race detector: start the suite with make")
 	}
-	text, err := goOutput(p.environ(), append([]string{"list"}, p.packages...)...)
-	if err != nil {
-		return nil, err
+	var text string
+	for _, pattern := range p.packages { // of several the go command makes a list in an order of its own
+		one, err := goOutput(p.environ(), "list", pattern)
+		if err != nil {
+			return nil, err
+		}
+		text += one
 	}
-	packages := strings.Fields(text)
+	var packages []string // in the order of the part
+	for pkg := range strings.FieldsSeq(text) {
+		if !slices.Contains(packages, pkg) {
+			packages = append(packages, pkg)
+		}
+	}
 	if len(p.without) > 0 {
 		packages = slices.DeleteFunc(packages, func(pkg string) bool { return slices.Contains(p.without, "./"+short(pkg)) })
 	}
@@ -120,11 +130,14 @@ func (p part) list() ([]string, error) {
 
 var declared = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
 
-// selected returns the flag that selects the tests of the part's files.
-func (p part) selected() ([]string, error) {
-	var names []string
-	for _, file := range p.files {
-		text, err := os.ReadFile(filepath.Join(p.packages[0], file+"_test.go"))
+// unselected names the tests of runner that are in none of the files.
+func unselected(root string, files []string) (names []string, err error) {
+	all, err := filepath.Glob(filepath.Join(root, "runner", "*_test.go"))
+	for _, file := range all {
+		if slices.Contains(files, strings.TrimSuffix(filepath.Base(file), "_test.go")) {
+			continue
+		}
+		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
@@ -132,10 +145,16 @@ func (p part) selected() ([]string, error) {
 			names = append(names, string(m[1]))
 		}
 	}
-	if len(names) == 0 {
+	return names, err
+}
+
+// selected returns the flag that leaves out what is in none of the part's files.
+func (p part) selected() ([]string, error) {
+	if p.files == nil {
 		return nil, nil
 	}
-	return []string{"-run=^(" + strings.Join(names, "|") + ")$"}, nil
+	names, err := unselected(".", p.files)
+	return []string{"-skip=^(" + strings.Join(names, "|") + ")$"}, err
 }
 
 // environ returns the part's own variables. Those that name a file in bin name it wholly.
