@@ -83,16 +83,6 @@ var programs = []bug{
 		file:   "cmd/tipstaff/wire.go",
 		old:    "tool.Launch{Workspace: dir, Markers: markers, Environ:",
 		new:    "tool.Launch{Workspace: dir, Environ:",
-		only:   processes,
-		suites: []suite{script("environment"), started("cmd/tipstaff", "TestNoChildOutlivesItsRun|TestReaperStartsBeforeTheRest|TestNoHiddenChildOutlivesItsRun")},
-	},
-	{
-		id: "command-adopts-nothing", guarantee: 6, says: "A program that hides from both (`setsid env -i`: another session, an empty environment) is found",
-		slip:   "keeps the sweep of what a launch has left for runs that a person watches",
-		file:   "runner/environment.go",
-		old:    "\tif d.r.Sweep != nil && manager.Spawned() {",
-		new:    "\tif d.r.Sweep != nil && !manager.Spawned() {",
-		only:   processes,
-		suites: []suite{tests("runner", "TestARunParksIsDecidedAndEnds"), started("cmd/tipstaff", "TestNoHiddenChildOutlivesItsRun|TestNoChildOutlivesItsRun")},
+		suites: []suite{script("markers")},
 	},
 }

@@ -39,7 +39,7 @@ func (s suite) patience() string {
 	if s.builds() || s.level == race {
 		return "-timeout=5m"
 	}
-	return "-timeout=90s"
+	return "-timeout=45s"
 }
 
 // try plants a bug and returns what finds it.
@@ -112,9 +112,11 @@ func command(ctx context.Context, root, overlay string, s suite, args ...string)
 	if overlay != "" {
 		c.Env = append(c.Env, "GOFLAGS="+goFlags()+" '-overlay="+overlay+"'")
 	}
-	if s.level != race {
-		c.Env = append(c.Env, "CGO_ENABLED=0")
+	cgo := "CGO_ENABLED=0"
+	if s.level == race { // which cannot do without
+		cgo = "CGO_ENABLED=1"
 	}
+	c.Env = append(c.Env, cgo)
 	return c
 }
 
@@ -150,7 +152,7 @@ func failing(ctx context.Context, root, overlay string, s suite) (string, error)
 	case r.broken:
 		return "", fmt.Errorf("the tests of %s do not compile:\n%s%s", s.pkg, r.said, complaint.String())
 	case r.ran == 0:
-		return "", fmt.Errorf("no test of %s was run by -run %s", s.pkg, s.run)
+		return "", fmt.Errorf("no test of %s was run by -run %s\n%s", s.pkg, s.run, complaint.String())
 	case r.failed != "":
 		return r.failed, nil
 	case ended != nil:
