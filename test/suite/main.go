@@ -42,7 +42,9 @@ func run(words []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
-	s := &suite{out: os.Stdout, terminal: isTerminal(os.Stderr), took: readTook()}
+	memory, remove := inMemory()
+	defer remove()
+	s := &suite{out: os.Stdout, terminal: isTerminal(os.Stderr), took: readTook(), memory: memory}
 	for i, p := range chosen {
 		s.results = append(s.results, s.run(p, i+1, len(chosen)))
 	}

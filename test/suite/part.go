@@ -21,6 +21,7 @@ type part struct {
 	files       []string // of runner, the tests in these alone: names without _test.go
 	build       []string // flags of go test that go build has, too
 	flags       []string // others
+	disk        bool     // tests write to the disk that there is, and not to memory
 	env         []string // NAME=@FILE is what the file holds
 }
 
@@ -73,14 +74,14 @@ var parts = []part{
 		flags: []string{"-run=^(TestSchedules|TestTheSameChoices.*|TestTooLarge.*)$", "-ldflags=-s -w", "-vet=off", "-shuffle=on", "-timeout=20m", atOnce()},
 		env:   []string{"CGO_ENABLED=0", "TIPSTAFF_SIM=15s"}},
 
-	{name: "simulator", about: "schedules for as long as SIM says", in: []string{"soak"},
+	{name: "simulator", disk: true, about: "schedules for as long as SIM says", in: []string{"soak"},
 		packages: []string{"./flow/simtest", "./plan", "./pipeline", "./agent"}, build: released,
 		flags: []string{"-vet=off", "-timeout=0", "-run=^(TestSchedules|TestSimulated)$"},
 		env:   []string{"CGO_ENABLED=0", "TIPSTAFF_SIM=" + or("SIM", "10m"), "TIPSTAFF_SIM_SEED=" + or("SEED", "1")}},
-	{name: "kills", about: "hundreds of kills of real processes", in: []string{"soak"},
+	{name: "kills", disk: true, about: "hundreds of kills of real processes", in: []string{"soak"},
 		packages: []string{"./cmd/tipstaff"}, build: race(), flags: []string{"-vet=off", "-timeout=120m", "-run=Kill"},
 		env: []string{"CGO_ENABLED=1", "TIPSTAFF_KILLS=" + or("KILLS", "400")}},
-	{name: "whole", about: "every test in full, under the race detector", in: []string{"soak"},
+	{name: "whole", disk: true, about: "every test in full, under the race detector", in: []string{"soak"},
 		packages: []string{"./..."}, build: race(), flags: []string{"-vet=off", "-shuffle=on", "-timeout=180m", "-ldflags=-s -w"},
 		env: []string{"CGO_ENABLED=1", "TIPSTAFF_FLOWTEST=sqlite,memory", "TIPSTAFF_MCP=@.cache/mcp/there"}},
 	{name: "more", about: "what needs a registry, a server, a second binary or a module", in: []string{"soak"}, command: []string{"scripts/more.sh"}, env: []string{"RACING=yes"}},

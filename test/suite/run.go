@@ -22,6 +22,7 @@ type suite struct {
 	out      io.Writer
 	terminal bool // somebody looks: lines of progress may be written over
 	took     took
+	memory   string // a folder in memory; "": there is none
 	results  []result
 }
 
@@ -84,9 +85,13 @@ func (s *suite) runTests(r *result) error {
 	if err != nil {
 		return err
 	}
+	env := append(os.Environ(), r.environ()...)
+	if s.memory != "" && !r.disk {
+		env = append(env, "TMPDIR="+s.memory, "GOTMPDIR="+os.TempDir()) // what the go command makes is larger
+	}
 	args := slices.Concat([]string{"test", "-json"}, r.build, r.flags, selected, packages)
 	c := exec.Command(goCommand(), args...)
-	c.Env = append(os.Environ(), r.environ()...)
+	c.Env = env
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
 	if err != nil {
