@@ -103,7 +103,7 @@ func trySample(ctx context.Context, n int, w io.Writer, reasons map[string]strin
 	}
 	began := time.Now()
 	count := map[fate]int{}
-	var lines []string
+	tried := 0
 	for _, t := range all {
 		if len(drawn[t.name]) == 0 {
 			continue
@@ -115,21 +115,19 @@ func trySample(ctx context.Context, n int, w io.Writer, reasons map[string]strin
 		if err != nil { // of one package: the others can be tried
 			fmt.Fprintf(w, "%s: none of %d mutants was tried: %v\n", t.name, len(drawn[t.name]), err)
 		}
+		slices.Sort(drawn[t.name])
 		for _, name := range drawn[t.name] {
 			f := cmp.Or(fates[name], "not tried")
-			if count[f]++; reasons[name] != "" {
+			count[f]++
+			if tried++; reasons[name] != "" {
 				name += " (explained)"
 			}
-			lines = append(lines, fmt.Sprintf("%s: %s", name, f))
+			fmt.Fprintf(w, "%s: %s\n", name, f)
 		}
 	}
-	slices.Sort(lines)
-	for _, line := range lines {
-		fmt.Fprintln(w, line)
-	}
 	dead := count[killed] + count[timedOut]
-	fmt.Fprintf(w, "sample of %d: %d killed (%d by time), %d survived, %d not reached, %d not tried: %.1f %% killed, in %v, %v each\n", len(lines), dead, count[timedOut], count[survived],
-		count[unreached], count["not tried"], 100*float64(dead)/float64(max(len(lines), 1)), time.Since(began).Round(time.Second), (time.Since(began) / time.Duration(max(len(lines), 1))).Round(time.Second/10))
+	fmt.Fprintf(w, "sample of %d: %d killed (%d by time), %d survived, %d not reached, %d not tried: %.1f %% killed, in %v, %v each\n", tried, dead, count[timedOut], count[survived],
+		count[unreached], count["not tried"], 100*float64(dead)/float64(max(tried, 1)), time.Since(began).Round(time.Second), (time.Since(began) / time.Duration(max(tried, 1))).Round(time.Second/10))
 	return nil
 }
 
