@@ -186,6 +186,17 @@ func TestFilesThatStartGoroutinesAreRaced(t *testing.T) {
 	}
 }
 
+// Where the suite gives tests a folder in memory, the folders that testing makes are below it,
+// for tests that hand them to another user look for them there.
+func TestFoldersOfTestsAreWhereTheSuiteWantsThem(t *testing.T) {
+	if !strings.HasPrefix(os.TempDir(), "/dev/shm/") {
+		t.Skip("temporary files are not kept in memory")
+	}
+	if dir := t.TempDir(); !strings.HasPrefix(dir, os.TempDir()) {
+		t.Errorf("testing makes folders in %s, although temporary files belong in %s", filepath.Dir(filepath.Dir(dir)), os.TempDir())
+	}
+}
+
 // What is left out of runner under the race detector is left out of no other package.
 func TestOnlyTestsOfRunnerAreLeftOut(t *testing.T) {
 	names, err := unselected("../..", racedFiles)

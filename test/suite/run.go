@@ -85,11 +85,13 @@ func (s *suite) runTests(r *result) error {
 	if err != nil {
 		return err
 	}
-	env := append(os.Environ(), r.environ()...)
+	env, flags := append(os.Environ(), r.environ()...), r.flags
 	if s.memory != "" && !r.disk {
-		env = append(env, "TMPDIR="+s.memory, "GOTMPDIR="+os.TempDir()) // what the go command makes is larger
+		// What the go command makes is larger, and stays on the disk; the tests must not be told of that.
+		env = append(env, "TMPDIR="+s.memory, "GOTMPDIR="+os.TempDir())
+		flags = slices.Concat(flags, []string{"-exec=env -u GOTMPDIR"})
 	}
-	args := slices.Concat([]string{"test", "-json"}, r.build, r.flags, selected, packages)
+	args := slices.Concat([]string{"test", "-json"}, r.build, flags, selected, packages)
 	c := exec.Command(goCommand(), args...)
 	c.Env = env
 	c.Stderr = os.Stderr
