@@ -48,13 +48,16 @@ func (r *Runner) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipsta
 			_ = r.Scheduler.Schedule(ctx, row.ID, row.Host) // so that it need not wait for the run any more
 		}
 	}
-	if errors.Is(err, flow.ErrEnded) { // meanwhile
-		c.How, err = tipstaff.CancelDone, nil
+	if errors.Is(err, flow.ErrEnded) { // meanwhile, and perhaps because it was asked to
+		c.How, err = tipstaff.CancelStopped, nil
 	}
 	if err != nil {
 		return tipstaff.Cancellation{}, explain(err, req.Run)
 	}
 	c.Run, err = r.get(ctx, req.Run)
+	if c.How == tipstaff.CancelStopped && c.State.Terminal() && c.State != tipstaff.Cancelled {
+		c.How = tipstaff.CancelDone // it was faster
+	}
 	return c, err
 }
 
@@ -163,9 +166,7 @@ func (r *Runner) askToCancel(ctx context.Context, row flow.Row, req tipstaff.Can
 			if errors.Is(err, flow.ErrBusy) {
 				break // it was taken in this moment, by somebody who finds the request and settles it
 			}
-			if c.How = tipstaff.CancelStopped; err == nil && tipstaff.State(row.State).Terminal() && tipstaff.State(row.State) != tipstaff.Cancelled {
-				c.How = tipstaff.CancelDone // it was faster
-			}
+			c.How = tipstaff.CancelStopped
 			return c, err
 		case ending == nil && !elsewhere:
 			ending = r.endProcess(ctx, row, body)
@@ -224,20 +225,11 @@ func (r *Runner) stopAndSettle(ctx context.Context, run string, p flow.Owner, bo
 		}
 	}
 	row, err := r.Store.Run(ctx, run)
-	if err != nil {
+	if err != nil || tipstaff.State(row.State).Terminal() {
 		return c, err
-	}
-	if tipstaff.State(row.State).Terminal() {
-		if tipstaff.State(row.State) != tipstaff.Cancelled {
-			c.How = tipstaff.CancelDone
-		}
-		return c, nil
 	}
 	more, err := r.endLeft(ctx, row, body)
 	c.Swept += more
-	if errors.Is(err, flow.ErrEnded) {
-		err = nil
-	}
 	return c, err
 }
 

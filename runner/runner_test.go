@@ -314,6 +314,27 @@ root:
 	}
 }
 
+// An owner that was asked to cancel may do so, and be gone, between two looks of whoever asked.
+func TestAnOwnerThatCancelsAndIsGoneHasCancelled(t *testing.T) {
+	b := newBed(t)
+	run := b.hanging("alice")
+	b.recorded(run, tipstaff.KindStageStarted)
+	asked := false
+	other := runner.New(runner.Config{Store: b.store, Workspace: b.dir, Self: b.Self, Alive: func(flow.Owner, time.Time, time.Time) bool {
+		row, err := b.store.Run(cli(), run.String())
+		b.check(err)
+		if asked = asked || row.Cancel; !asked {
+			return true
+		}
+		b.recorded(run, tipstaff.KindIntentCancel)
+		return false
+	}})
+	got, err := other.Cancel(cli(), tipstaff.CancelRequest{Run: run})
+	if err != nil || got.How != tipstaff.CancelStopped || got.State != tipstaff.Cancelled {
+		t.Errorf("%s, %s: %v", got.How, got.State, err)
+	}
+}
+
 func TestCancelOfAWaitingRunSettlesIt(t *testing.T) {
 	b := newBed(t)
 	run, _ := b.run(gated)
