@@ -72,6 +72,8 @@ type Call struct {
 	// Local goes to the activity as it is, and into no record. A replay that does not
 	// perform the call has no use for it.
 	Local any
+
+	misuse *Misuse // asks for nothing but the end of the drive, for this
 }
 
 // Retry says how often and when a failed attempt is followed by another. The
@@ -241,6 +243,9 @@ type Draft struct {
 	// Launch is stored in the row of the run with its run.launched; no part of that. nil:
 	// nothing. Only a [Store] can do so.
 	Launch *Launch
+	// Outputs is what the outputs_digest of an end is of, and is stored with it; no part of
+	// it. nil: whoever ends the run has stored it.
+	Outputs *json.RawMessage
 }
 
 // Beside is a foreign write that comes with a record: both are stored, or neither.
