@@ -2,6 +2,7 @@ package flow
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 	"time"
 
@@ -24,6 +25,30 @@ func TestEffectsAreEncodedAsByReflection(t *testing.T) {
 		}
 		if got, want := string(b.encode()), string(JSON(b)); got != want {
 			t.Fatalf("got  %s\nwant %s", got, want)
+		}
+	})
+}
+
+// Bodies that the engine writes and those that anybody else does are read alike.
+func FuzzReadEffect(f *testing.F) {
+	ms := int64(0)
+	for _, b := range []Effect{{}, {Name: "a", Class: Once, Attempt: 1, Digest: "sha256:0", Input: json.RawMessage(`{"a":"}"}`), Reserve: Use{"tokens": 1, "b": 20}},
+		{Name: "a", Attempt: 12, Value: json.RawMessage(`null`), Ms: &ms, Use: Use{"b": 0}, By: "x"}, {Error: &Error{Code: "no", Message: "\"", After: time.Second}, Wanted: Use{"a": 3}, RetryAt: Time{time.Now()}, Keep: []string{"x"}}} {
+		f.Add([]byte(b.encode()))
+	}
+	for _, s := range []string{`{}`, ``, `null`, `[]`, `{"name":"a","name":"b"}`, `{"Name":"a"}`, `{"name":"\u0061"}`, `{"attempt":01}`, `{"attempt":-1}`, `{"attempt":1.0}`, `{"attempt":1e2}`, `{"attempt":99999999999999999999}`,
+		`{"ms":null}`, `{"use":{}}`, `{"use":null}`, `{"use":{"a":1,"a":2}}`, `{"use":{"a":"1"}}`, `{"value": 1}`, `{"value":1} `, `{"value":1}x`, `{"value":1,}`, `{"value"}`, `{"error":null}`, `{"error":{"code":1}}`, `{"other":1}`, `{"class":""}`, "{\"name\":\"\xff\"}", `{"name":"a","attempt":2`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var want Effect
+		bad := json.Unmarshal(body, &want)
+		got, err := ReadEffect(body)
+		if (err != nil) != (bad != nil) {
+			t.Fatalf("%v, want %v", err, bad)
+		}
+		if bad == nil && !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
 }

@@ -124,8 +124,7 @@ func (c *conformity) record(r Record) {
 func (c *conformity) rules(r Record) *Effect {
 	switch r.Kind {
 	case KindEffectIntended, KindEffectFailed, KindEffectSuspended, KindEffectFinished:
-		var b Effect
-		if json.Unmarshal(r.Body, &b) == nil {
+		if b, err := ReadEffect(r.Body); err == nil {
 			c.effect(r, &b)
 			return &b
 		}

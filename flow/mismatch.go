@@ -167,8 +167,7 @@ func (h History) inputOf(r Record, what, sum string) json.RawMessage {
 			}
 		}
 	case strings.HasPrefix(r.Kind, "effect."):
-		var b Effect
-		if json.Unmarshal(r.Body, &b) == nil && b.Digest == sum && b.Input != nil {
+		if b, err := ReadEffect(r.Body); err == nil && b.Digest == sum && b.Input != nil {
 			if input, err := payload(b.Input, h.Blob); err == nil {
 				return input
 			}

@@ -240,10 +240,11 @@ func (p *past) addKind(r Record, effect *Effect) error {
 	switch r.Kind {
 	case KindEffectIntended, KindEffectFailed, KindEffectSuspended, KindEffectFinished:
 		if effect == nil {
-			effect = new(Effect)
-			if err := json.Unmarshal(r.Body, effect); err != nil {
+			b, err := ReadEffect(r.Body)
+			if err != nil {
 				return err
 			}
+			effect = &b
 		}
 		p.addEffect(r, effect)
 	case KindGateOpened, KindIntentClarify:
