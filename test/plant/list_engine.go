@@ -50,6 +50,14 @@ var engineBugs = []bug{
 		suites: []suite{tests("flow", "TestNothingIsSaidBeforeItFits"), simulated()},
 	},
 	{
+		id: "said-by-who-was-stopped", guarantee: 1, says: changedProgramsDoNothing,
+		slip:   "writes what was said when the drive is stopped before it was known whether the program fits",
+		file:   "flow/engine.go",
+		old:    "\t\td.queue = nil // what a program said that may not fit\n",
+		new:    "",
+		suites: []suite{tests("flow", "TestNothingIsSaidBeforeItFits")},
+	},
+	{
 		id: "two-goroutines-one-branch", guarantee: 1, says: misuseEndsNothing,
 		slip:   "guards Go alone against a second goroutine",
 		file:   "flow/wait.go",
