@@ -172,8 +172,8 @@ func (c *conformity) asks(r Record) {
 	if r.Kind == KindIntentClarify { // its digest follows from what it shows
 		return
 	}
-	var b GateOpened
-	if json.Unmarshal(r.Body, &b) != nil {
+	b, err := ReadOpened(r.Kind, r.Body)
+	if err != nil {
 		return
 	}
 	subject, err := payload(b.Subject, c.blob)

@@ -13,13 +13,7 @@ import (
 // gives up has decided nothing.
 
 // ReadEffect reads the body of an effect.intended, failed, suspended or finished.
-func ReadEffect(body json.RawMessage) (b Effect, err error) {
-	if !eachMember(body, b.member) {
-		b = Effect{}
-		err = json.Unmarshal(body, &b)
-	}
-	return b, err
-}
+func ReadEffect(body json.RawMessage) (Effect, error) { return readAs[Effect](body) }
 
 func (b *Effect) member(name, value []byte) (ok bool) {
 	switch string(name) {
@@ -39,7 +33,11 @@ func (b *Effect) member(name, value []byte) (ok bool) {
 	case "reserve":
 		return plainUse(value, &b.Reserve)
 	case "error":
-		return json.Unmarshal(value, &b.Error) == nil
+		if b.Error != nil {
+			return false
+		}
+		b.Error = new(Error)
+		return eachMember(value, b.Error.member)
 	case "value":
 		b.Value = bytes.Clone(value)
 	case "ms":
@@ -51,10 +49,102 @@ func (b *Effect) member(name, value []byte) (ok bool) {
 		return plainUse(value, &b.Wanted)
 	case "by":
 		return plainText(value, &b.By)
+	case "retry_at":
+		return json.Unmarshal(value, &b.RetryAt) == nil
 	default:
 		return false
 	}
 	return true
+}
+
+func (e *Error) member(name, value []byte) (ok bool) {
+	switch string(name) {
+	case "code":
+		return plainText(value, &e.Code)
+	case "message":
+		return plainText(value, &e.Message)
+	case "bound":
+		return plainText(value, &e.Bound)
+	case "retry":
+		e.Retry = string(value) == "true"
+		return e.Retry
+	case "not_sent":
+		e.NotSent = string(value) == "true"
+		return e.NotSent
+	case "answered":
+		e.Answered = string(value) == "true"
+		return e.Answered
+	}
+	return false
+}
+
+func (b *GateOpened) member(name, value []byte) (ok bool) {
+	switch string(name) {
+	case "gate":
+		return plainText(value, &b.Gate)
+	case "gate_kind":
+		return plainText(value, &b.Kind)
+	case "question":
+		return plainText(value, &b.Question)
+	case "subject":
+		b.Subject = bytes.Clone(value)
+		return true
+	case "actions":
+		if b.Actions != nil {
+			return false
+		}
+		for text := range canon.Elements(value) {
+			b.Actions = append(b.Actions, "")
+			if !plainText(text, &b.Actions[len(b.Actions)-1]) {
+				return false
+			}
+		}
+		return len(b.Actions) > 0
+	case "deny":
+		return plainText(value, &b.Deny)
+	case "digest":
+		return plainText(value, &b.Digest)
+	case "expires_at":
+		return json.Unmarshal(value, &b.ExpiresAt) == nil
+	}
+	return false
+}
+
+func (b *GateResolved) member(name, value []byte) (ok bool) {
+	switch string(name) {
+	case "gate":
+		return plainText(value, &b.Gate)
+	case "action":
+		return plainText(value, &b.Action)
+	case "answer":
+		b.Answer = bytes.Clone(value)
+		return true
+	case "feedback":
+		return plainText(value, &b.Feedback)
+	case "note":
+		return plainText(value, &b.Note)
+	case "subject_digest":
+		return plainText(value, &b.SubjectDigest)
+	case "via":
+		return plainText(value, &b.Via)
+	case "client":
+		return plainText(value, &b.Client)
+	case "on_behalf_of":
+		return plainText(value, &b.OnBehalfOf)
+	}
+	return false
+}
+
+// readAs reads a body by its members, or the ordinary way.
+func readAs[T any, P interface {
+	*T
+	member(name, value []byte) bool
+}](body json.RawMessage) (b T, err error) {
+	if !eachMember(body, P(&b).member) {
+		b = *new(T)
+		err = json.Unmarshal(body, &b)
+	}
+	return b, err
 }
 
 // eachMember calls take for the members of an object that was written compactly, and
