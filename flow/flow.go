@@ -6,11 +6,15 @@
 // that is run again takes the same way, and goes live at the first thing that
 // was never recorded: that is resume, replay, verify and fork.
 //
+// A drive that finds records first lets the program ask for all of them. If some are left
+// when only something new could be done next, that is [NonDeterminism], and nothing is done.
+//
 // What a call, a branch, a gate, a bound or a crash means is written once, here.
 // Logs keep records; they decide nothing. The package imports nothing of ours.
 //
 // Start reading at [Context], then engine.go, do.go (with admit.go, attempt.go,
-// reserve.go and settle.go: before, during and after an attempt), wait.go and group.go.
+// reserve.go and settle.go: before, during and after an attempt), wait.go, group.go
+// and mismatch.go.
 package flow
 
 import (
@@ -20,7 +24,8 @@ import (
 )
 
 // Context is the only source of effects, time, waiting and concurrency in
-// deterministic code. It never is or contains a context.Context.
+// deterministic code. It never is or contains a context.Context. It belongs to the
+// goroutine that it was given to: another one that uses it meanwhile is [Misuse].
 //
 // Every error a method returns must be handed up: see [ErrParked],
 // [ErrCancelled], [Error], [NonDeterminism] and [Misuse].
