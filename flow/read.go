@@ -37,7 +37,7 @@ func (b *Effect) member(name, value []byte) (ok bool) {
 			return false
 		}
 		b.Error = new(Error)
-		return eachMember(value, b.Error.member)
+		return canon.Plain(value, b.Error.member)
 	case "value":
 		b.Value = bytes.Clone(value)
 	case "ms":
@@ -140,42 +140,11 @@ func readAs[T any, P interface {
 	*T
 	member(name, value []byte) bool
 }](body json.RawMessage) (b T, err error) {
-	if !eachMember(body, P(&b).member) {
+	if !canon.Plain(body, P(&b).member) {
 		b = *new(T)
 		err = json.Unmarshal(body, &b)
 	}
 	return b, err
-}
-
-// eachMember calls take for the members of an object that was written compactly, and
-// reports whether b is one and all of it was taken.
-func eachMember(b []byte, take func(name, value []byte) bool) bool {
-	if len(b) == 0 || b[0] != '{' {
-		return false
-	}
-	for at := 1; at < len(b) && b[at] == '"'; at++ {
-		n := bytes.IndexByte(b[at+1:], '"')
-		if n < 0 {
-			return false
-		}
-		name := b[at+1 : at+1+n]
-		if at += n + 3; at >= len(b) || b[at-1] != ':' || b[at] <= ' ' {
-			return false
-		}
-		n, err := canon.End(b[at:])
-		if err != nil || at+n >= len(b) || !take(name, b[at:at+n]) {
-			return false
-		}
-		at += n
-		switch b[at] {
-		case '}':
-			return at == len(b)-1
-		case ',':
-		default:
-			return false
-		}
-	}
-	return false
 }
 
 // plainText takes a text without escapes.
@@ -183,18 +152,8 @@ func plainText[T ~string](value []byte, into *T) bool {
 	if len(value) < 2 || value[0] != '"' || *into != "" {
 		return false
 	}
-	inner := value[1 : len(value)-1]
-	*into = T(inner)
-	return isPlain(inner)
-}
-
-func isPlain(text []byte) bool {
-	for _, c := range text {
-		if c < ' ' || c == '"' || c == '\\' || c > '~' {
-			return false
-		}
-	}
-	return true
+	*into = T(value[1 : len(value)-1])
+	return canon.IsPlain(value[1 : len(value)-1])
 }
 
 func plainNumber(value []byte, into *int64) bool {
@@ -208,10 +167,10 @@ func plainUse(value []byte, into *Use) bool {
 		return false
 	}
 	*into = Use{}
-	return eachMember(value, func(name, value []byte) bool {
+	return canon.Plain(value, func(name, value []byte) bool {
 		var n int64
 		ok := plainNumber(value, &n)
 		(*into)[string(name)] = n
-		return ok && isPlain(name)
+		return ok && canon.IsPlain(name)
 	})
 }

@@ -86,7 +86,10 @@ func (w *world) activity(p *process) flow.Activity {
 			}
 			return nil
 		},
-		Run:     func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return w.run(ctx, p, a, behave(a)) },
+		Run: func(ctx context.Context, a flow.Attempt) (done flow.Done, err error) {
+			defer w.reports(a, &done)
+			return w.run(ctx, p, a, behave(a))
+		},
 		Stops:   func(a flow.Attempt) bool { return behave(a).Stops },
 		Awaited: func(a flow.Attempt) bool { return behave(a).Waits },
 		Prompt:  func(a flow.Attempt) bool { return behave(a).Prompt },
@@ -168,36 +171,34 @@ func (w *world) happens(p *process, place string, a flow.Attempt) bool {
 func (w *world) answer(place string, a flow.Attempt, b Behaviour) (flow.Done, error) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	report := func() (use flow.Use) {
-		if b.Uses > 0 {
-			use = flow.Use{"tool_calls": int64(b.Uses - 1)}
-		}
-		w.reports(place, a, use)
-		return use
+	var use flow.Use
+	if b.Uses > 0 {
+		use = flow.Use{"tool_calls": int64(b.Uses - 1)}
 	}
 	if w.failed[place] < b.Fails {
 		w.failed[place]++
-		return flow.Done{Use: report()}, &flow.Error{Code: "tool_unavailable", Retry: true}
+		return flow.Done{Use: use}, &flow.Error{Code: "tool_unavailable", Retry: true}
 	}
 	switch b.End {
 	case Bad:
-		return flow.Done{Use: report()}, &flow.Error{Code: "bad", Answered: true}
+		return flow.Done{Use: use}, &flow.Error{Code: "bad", Answered: true}
 	case Lost:
-		w.reports(place, a, nil)
 		return flow.Done{}, errors.New("connection lost")
 	case Panics:
 		if !w.panicked[place] {
 			w.panicked[place] = true
-			w.reports(place, a, nil)
 			panic("the world ends")
 		}
 	}
-	return flow.Done{Value: w.s.c.valueOf(a.Path), Use: report()}, nil
+	return flow.Done{Value: w.s.c.valueOf(a.Path), Use: use}, nil
 }
 
-func (w *world) reports(place string, a flow.Attempt, use flow.Use) {
-	key := attemptKey(place, a.N)
-	w.reported[key] = append(w.reported[key], use)
+// reports keeps what an attempt has said, or not, when it came back.
+func (w *world) reports(a flow.Attempt, said *flow.Done) {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	key := attemptKey(a.Key, a.N)
+	w.reported[key] = append(w.reported[key], said.Use)
 }
 
 // works counts an activity as under way in its process, until its context has ended or the
