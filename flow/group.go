@@ -138,7 +138,6 @@ func (g *group) run(i int) {
 	err := g.d.guard(b, path, g.branches[i].Run)
 	g.d.mu.Lock()
 	defer g.d.mu.Unlock()
-	b.ended = true
 	if errors.As(err, new(*continued)) {
 		err = g.d.failLocked(fatal, &Misuse{path, "Continue came from a branch: only the root flow may return it"})
 	}

@@ -107,13 +107,14 @@ func (s *sim) checkEnd() {
 		s.fail("the run has used %v, its replay %v", s.live.Used, out.Used)
 	}
 	s.checkEffects(records)
-	said := []flow.Use{out.Used}
+	var said []flow.Use
 	if s.live != nil {
 		said = append(said, s.live.Used)
 	}
-	if s.status != flow.Cancelled || out.Status == flow.Cancelled {
-		s.checkLedger(records, said...)
+	if out.Status.Terminal() { // else it could not see how others have settled the run
+		said = append(said, out.Used)
 	}
+	s.checkLedger(records, said...)
 }
 
 // checkPrefixes replays the last segment as it stood after each of its records.
