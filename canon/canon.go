@@ -80,12 +80,12 @@ func plainEnd(b []byte) int {
 				return 0
 			}
 		}
-	case b[0] >= '1' && b[0] <= '9':
+	case b[0] >= '0' && b[0] <= '9':
 		for i, c := range b {
 			if c == ',' || c == '}' {
 				return i
 			}
-			if c < '0' || c > '9' {
+			if c < '0' || c > '9' || i == 1 && b[0] == '0' {
 				return 0
 			}
 		}

@@ -218,8 +218,7 @@ const (
 
 // ReadResolved reads a record that closes a gate as if it were a policy.gate.resolve.
 func ReadResolved(kind string, body json.RawMessage) (GateResolved, error) {
-	var b GateResolved
-	err := json.Unmarshal(body, &b)
+	b, err := readAs[GateResolved](body)
 	switch kind {
 	case KindIntentAccept:
 		b.Action = "accept"
@@ -233,11 +232,10 @@ func ReadResolved(kind string, body json.RawMessage) (GateResolved, error) {
 
 // ReadOpened reads a record that opens a gate as if it were a policy.gate.
 func ReadOpened(kind string, body json.RawMessage) (GateOpened, error) {
-	var b GateOpened
 	if kind != KindIntentClarify {
-		err := json.Unmarshal(body, &b)
-		return b, err
+		return readAs[GateOpened](body)
 	}
+	var b GateOpened
 	var asked IntentClarify
 	if err := json.Unmarshal(body, &asked); err != nil {
 		return b, err

@@ -304,17 +304,60 @@ func gateOf(t *testing.T, r flow.Record) string {
 	return b.Gate
 }
 
-func TestAnActivityThatDoesNotExist(t *testing.T) {
+// A name that is wrong in the binary ends no run: what was done before it stays, and the
+// next drive goes on where the activity is.
+func TestAnActivityThatDoesNotExistIsMisuse(t *testing.T) {
 	for _, class := range []flow.Class{flow.Read, flow.Once} {
-		var got *flow.Error
-		out := drive(t, flow.New(flow.NewMem(), nil), asking(func(fc flow.Context) error {
+		log, paid := flow.NewMem(), 0
+		job := asking(func(fc flow.Context) error {
+			if _, err := fc.Do(flow.Call{Key: "pay", Name: "pay"}); err != nil {
+				return err
+			}
 			_, err := fc.Do(flow.Call{Key: "c", Name: "missing", Class: class})
-			errors.As(err, &got)
 			return err
-		}))
-		if out.Status != flow.Failed || got == nil || got.Error() != "internal: no such activity: missing" || !got.NotSent {
-			t.Errorf("%s: %+v, %v", class, out, got)
+		})
+		job.Acts = map[string]flow.Activity{"pay": {Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+			paid++
+			return flow.Done{}, nil
+		}}}
+		out := drive(t, flow.New(log, nil), job)
+		if m := (*flow.Misuse)(nil); out.Status != flow.Interrupted || out.Reason != "misuse" || !errors.As(out.Err, &m) || m.Path != "root/c" || !strings.Contains(m.Message, "missing") {
+			t.Errorf("%s: %+v", class, out)
 		}
+		job.Acts["missing"] = job.Acts["pay"]
+		if out := drive(t, flow.New(log, nil), job); out.Status != flow.Completed || paid != 2 {
+			t.Errorf("%s: %+v after %d calls", class, out, paid)
+		}
+	}
+}
+
+// A program that cannot read a result has not failed: what was paid stays, and one that can
+// read it goes on.
+func TestAResultThatCannotBeReadIsMisuse(t *testing.T) {
+	log, paid := flow.NewMem(), 0
+	acts := map[string]flow.Activity{"pay": {Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+		paid++
+		return flow.Done{Value: json.RawMessage(`{"tx":"7"}`)}, nil
+	}}}
+	wrong := asking(func(fc flow.Context) error {
+		_, _ = flow.Do[struct{ Tx int }](fc, flow.Call{Key: "pay", Name: "pay"})
+		return nil // a program that does not look at the error gets no further
+	})
+	wrong.Acts = acts
+	out := drive(t, flow.New(log, nil), wrong)
+	if m := (*flow.Misuse)(nil); out.Status != flow.Interrupted || out.Reason != "misuse" || !errors.As(out.Err, &m) || m.Path != "root/pay" || !strings.Contains(m.Message, "int") {
+		t.Errorf("%+v", out)
+	}
+	right := asking(func(fc flow.Context) error {
+		r, err := flow.Do[struct{ Tx string }](fc, flow.Call{Key: "pay", Name: "pay"})
+		if r.Tx != "7" {
+			t.Errorf("%+v, %v", r, err)
+		}
+		return err
+	})
+	right.Acts = acts
+	if out := drive(t, flow.New(log, nil), right); out.Status != flow.Completed || paid != 1 {
+		t.Errorf("%+v after %d calls", out, paid)
 	}
 }
 

@@ -124,8 +124,7 @@ func (c *conformity) record(r Record) {
 func (c *conformity) rules(r Record) *Effect {
 	switch r.Kind {
 	case KindEffectIntended, KindEffectFailed, KindEffectSuspended, KindEffectFinished:
-		var b Effect
-		if json.Unmarshal(r.Body, &b) == nil {
+		if b, err := ReadEffect(r.Body); err == nil {
 			c.effect(r, &b)
 			return &b
 		}
@@ -173,8 +172,8 @@ func (c *conformity) asks(r Record) {
 	if r.Kind == KindIntentClarify { // its digest follows from what it shows
 		return
 	}
-	var b GateOpened
-	if json.Unmarshal(r.Body, &b) != nil {
+	b, err := ReadOpened(r.Kind, r.Body)
+	if err != nil {
 		return
 	}
 	subject, err := payload(b.Subject, c.blob)

@@ -12,8 +12,10 @@ type branch struct {
 	scope  *scope
 	parked bool // sticky: nothing more is answered or recorded in this drive
 	silent bool // by Emit or Now, which cannot say so
-	inGo   bool // its goroutine waits for a group: nobody else may use its Contexts
-	ended  bool
+	// busy is the method that is under way without the lock: nobody else may use its
+	// Contexts meanwhile. "": none is.
+	busy  string
+	ended bool
 }
 
 // place counts what numbers itself at one path.
@@ -53,6 +55,14 @@ func pathFault(path, segment string) string {
 	return ""
 }
 
+// The methods that may leave the lock.
+const (
+	methodDo    = "Do"
+	methodWait  = "Wait"
+	methodGo    = "Go"
+	methodSleep = "Sleep"
+)
+
 // enter is the first thing every method does. Called with mu held.
 func (c *fctx) enter() error {
 	d := c.b.d
@@ -62,12 +72,14 @@ func (c *fctx) enter() error {
 	case d.ending == down:
 		c.b.parked = true
 		return ErrParked
+	case c.b.busy == methodGo:
+		return d.failLocked(fatal, &Misuse{c.path, "a Context was used while its Go was under way: a branch uses the one that it is given"})
+	case c.b.busy != "":
+		return d.failLocked(fatal, &Misuse{c.path, "a Context was used while its " + c.b.busy + " was under way: what runs at the same time is a branch of Go"})
 	case c.b.parked:
 		return ErrParked
 	case c.bad != "":
 		return d.failLocked(fatal, &Misuse{c.path, c.bad})
-	case c.b.inGo:
-		return d.failLocked(fatal, &Misuse{c.path, "a Context was used inside a branch that was given its own"})
 	case c.b.ended:
 		return d.failLocked(fatal, &Misuse{c.path, "a Context was used after its branch had ended"})
 	}
@@ -134,7 +146,7 @@ func (c *fctx) missing(path string, asked ...string) error {
 
 // mismatch ends the drive because the program does not fit what is recorded.
 func (c *fctx) mismatch(path, recorded, asked string, input json.RawMessage) error {
-	return c.b.d.failLocked(fatal, &NonDeterminism{Path: path, Recorded: recorded, Asked: asked, Input: input})
+	return c.b.d.misfit(&NonDeterminism{Path: path, Recorded: recorded, Asked: asked, Input: input})
 }
 
 func (c *fctx) Now() time.Time {

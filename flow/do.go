@@ -31,6 +31,9 @@ func (c *fctx) Do(req Call) (Result, error) {
 	if err := c.enter(); err != nil {
 		return Result{}, err
 	}
+	if req.misuse != nil {
+		return Result{}, d.failLocked(fatal, req.misuse)
+	}
 	at, err := c.keyed(req.Key)
 	if err != nil {
 		return Result{}, err
@@ -43,7 +46,9 @@ func (c *fctx) Do(req Call) (Result, error) {
 	if do.call.done {
 		r, err = do.served()
 	} else {
+		c.b.busy = methodDo
 		r, err = do.perform()
+		c.b.busy = ""
 	}
 	if do.call.done {
 		r.Cost, r.Lost = do.call.charged, do.call.forfeit
@@ -107,6 +112,11 @@ func (do *doing) served() (Result, error) {
 // perform makes attempts until one settles the call. Called with mu held.
 func (do *doing) perform() (Result, error) {
 	d, c := do.b.d, do.call
+	if d.dry {
+		d.hold(do.b.scope, func() NonDeterminism {
+			return NonDeterminism{Instead: do.at, Asked: do.Name + " " + do.digest, Input: do.Input}
+		})
+	}
 	// The class that was recorded counts: an intended once call stays one.
 	if c.open && c.class == Once {
 		if do.b.scope.isClosed() {
@@ -128,7 +138,7 @@ func (do *doing) perform() (Result, error) {
 		}
 		act, ok := d.job.Acts[do.Name]
 		if !ok {
-			return do.refuse(&Error{Code: CodeInternal, Message: "no such activity: " + do.Name}, nil)
+			return Result{}, d.failLocked(fatal, &Misuse{do.at, "there is no activity " + do.Name + ": the run can go on where there is one"})
 		}
 		if r, over, err := do.admit(act); over {
 			return r, err

@@ -13,6 +13,7 @@ import (
 // A scope is what closes together: the whole run, or a group of branches.
 type scope struct {
 	parent    *scope
+	group     *group // nil: of the whole run
 	closed    bool
 	cancelled bool // of the root: closed by a cancel of the run
 }
@@ -58,6 +59,8 @@ type waiter struct {
 	until   time.Time // or when, if a timer
 
 	suspended bool // for the run to park: nobody will answer in this drive
+	// asks is what a held branch would do, for people.
+	asks func() NonDeterminism
 }
 
 // never is for waiters that only time, or the end of a scope or of the drive, wakes.
@@ -147,7 +150,13 @@ func (d *drive) put(r Draft) {
 		d.lazyAt = time.Now()
 	}
 	d.enqueue(r)
-	if !d.armed {
+	d.arm()
+}
+
+// arm sees to it that what is queued is written soon: not before it is known that the
+// program fits what is recorded.
+func (d *drive) arm() {
+	if !d.armed && !d.dry {
 		d.armed = true
 		time.AfterFunc(lazyDelay, d.shipLazy)
 	}

@@ -79,9 +79,12 @@ func TestErrorsSayWhatTheyKnow(t *testing.T) {
 	for want, err := range map[string]error{
 		"timeout":                       &Error{Code: "timeout"},
 		"bound_exceeded (tokens): more": &Error{Code: "bound_exceeded", Bound: "tokens", Message: "more"},
-		`the program does not fit its history at "a": recorded x, asked for nothing`: &NonDeterminism{Path: "a", Recorded: "x"},
-		`the program does not fit its history at "a": recorded nothing, asked for y`: &NonDeterminism{Path: "a", Asked: "y"},
-		`the program does not fit its history at "a": b was 1 and is 2`:              &NonDeterminism{Path: "a", Recorded: "x", Asked: "y", Difference: "b was 1 and is 2"},
+		`the program does not fit its history at "a": x is recorded and no longer asked for`: &NonDeterminism{Path: "a", Recorded: "x"},
+		`the program does not fit its history at "a": recorded nothing, asked for y`:         &NonDeterminism{Path: "a", Asked: "y"},
+		`the program does not fit its history at "a": x was recorded with another input: /b: recorded 1, asked for 2`: &NonDeterminism{Path: "a", Recorded: "x sha256:1", Asked: "x sha256:2",
+			Was: json.RawMessage(`{"a":0,"b":1}`), Input: json.RawMessage(`{"a":0,"b":2}`)},
+		`the program does not fit its history at "a": x is recorded and no longer asked for; y at "b" would be new, with the same input`: &NonDeterminism{Path: "a", Instead: "b", Recorded: "x sha256:1", Asked: "y sha256:2",
+			Was: json.RawMessage(`1`), Input: json.RawMessage(`1`)},
 	} {
 		if err.Error() != want {
 			t.Errorf("%q, want %q", err, want)

@@ -95,18 +95,25 @@ type drive struct {
 	lease Lease
 	began time.Time // wall clock with its monotonic reading
 	mode  mode
+	given History // of a replay, which has no log
 
 	unwatch func()
 	inbox   inbox
 	syncs   func() error // is sync, made once for all attempts
 
-	mu       sync.Locker
-	past     *past
-	blob     func(string) ([]byte, error)
-	segment  int
-	places   map[string]*place
-	root     *scope
-	running  int // branches that are neither blocked nor ended
+	mu      sync.Locker
+	past    *past
+	blob    func(string) ([]byte, error)
+	segment int
+	places  map[string]*place
+	root    *scope
+	// dry: there are records, and the flow has not yet asked for all of them. Until it has,
+	// nothing is done that they do not answer.
+	dry bool
+	// running counts the branches that are neither blocked nor ended. The root is one of
+	// them from before the first segment until after the last: between two of them nothing
+	// can find the drive at rest, and park what is just beginning.
+	running  int
 	blocked  map[*waiter]struct{}
 	line     int // how many were ever blocked
 	live     map[*attempt]struct{}
@@ -154,7 +161,7 @@ const (
 
 func newDrive(e *engine, job Job, lease Lease) *drive {
 	d := &drive{engine: e, job: job, lease: lease, began: time.Now(), mu: e.newLock(), past: newPast(job.Limits), unwatch: func() {},
-		places: map[string]*place{}, root: &scope{}, blocked: map[*waiter]struct{}{}, live: map[*attempt]struct{}{}}
+		places: map[string]*place{}, root: &scope{}, running: 1, blocked: map[*waiter]struct{}{}, live: map[*attempt]struct{}{}}
 	d.syncs = d.sync
 	return d
 }
@@ -190,6 +197,7 @@ func (d *drive) begin(h History) error {
 	if p.cut && d.mode == performing {
 		d.ending = cut
 	}
+	d.dry = d.mode == performing && !p.isEmpty()
 	return nil
 }
 
@@ -205,6 +213,7 @@ func (d *drive) run() Outcome {
 func (d *drive) segments() Outcome {
 	for {
 		value, b, err := d.enterFlow()
+		d.checkFit(b)
 		var next *continued
 		switch asked := errors.As(err, &next); {
 		case (asked || b.parked) && d.isCut():
@@ -220,6 +229,16 @@ func (d *drive) segments() Outcome {
 				return out
 			}
 		}
+	}
+}
+
+// checkFit is for a flow that has come to its end, or to that of its segment, without
+// anything new to do: it must have asked for all that is recorded.
+func (d *drive) checkFit(b *branch) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dry && (d.ending == notEnding && !b.parked || d.ending == cut) {
+		d.fit()
 	}
 }
 
@@ -249,14 +268,10 @@ func (d *drive) enterFlow() (value json.RawMessage, b *branch, err error) {
 		input = state
 	}
 	b = &branch{d: d, scope: d.root}
-	d.mu.Lock()
-	d.running = 1
-	d.mu.Unlock()
 	err = d.guard(b, d.job.Root, func(c Context) (err error) {
 		value, err = d.job.Flow(c, input)
 		return err
 	})
-	b.ended = true
 	return value, b, err
 }
 
@@ -271,6 +286,10 @@ func (d *drive) guard(b *branch, path string, f func(Context) error) (err error)
 	err = f(&fctx{b: b, path: path})
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	b.ended = true
+	if b.busy != "" && d.ending != fatal && d.ending != down {
+		return d.failLocked(fatal, &Misuse{path, "it returned while a " + b.busy + " of its Context was under way: what runs at the same time is a branch of Go"})
+	}
 	if b.parked && b.silent {
 		return ErrParked
 	}
@@ -379,18 +398,21 @@ func (d *drive) end(out Outcome, gates []*gate) error {
 
 // plainFinish is for jobs that keep no account of themselves.
 func plainFinish(out Outcome) ([]Draft, error) {
-	kind, body := KindIntentAttest, map[string]any{"cited": []string{}, "evidence": struct{}{}}
+	end := Draft{Kind: KindIntentAttest, From: "executor"}
+	body := map[string]any{"cited": []string{}, "evidence": struct{}{}}
 	switch out.Status {
 	case Completed:
 		body["outcome"], body["outputs_digest"] = "success", Digest(out.Value)
+		end.Outputs = &out.Value
 	case Cancelled:
-		kind = KindIntentCancel
+		end.Kind = KindIntentCancel
 		body["reason"], body["via"], body["on_behalf_of"] = "", "command", "system:cancel"
 	default:
-		kind = KindIntentFail
+		end.Kind = KindIntentFail
 		body["reason"], body["message"] = CodeInternal, fmt.Sprint(out.Err)
 	}
-	return []Draft{{Kind: kind, From: "executor", Body: JSON(body)}}, nil
+	end.Body = JSON(body)
+	return []Draft{end}, nil
 }
 
 func (d *drive) inDoubt() (paths []string) {
@@ -416,6 +438,9 @@ func (d *drive) openGates() (open []*gate) {
 func (d *drive) interrupt(reason string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.dry {
+		d.queue = nil // what a program said that may not fit
+	}
 	d.append(Draft{Kind: KindRunInterrupted, Body: JSON(RunInterrupted{Reason: reason, Pid: d.job.Owner.Pid})})
 }
 
@@ -489,7 +514,6 @@ func (d *drive) openSegment(next Segment, wasCut bool) error {
 	drafts = append(append(drafts, next.Before...), Draft{Kind: KindRunContinued, Body: JSON(b)})
 	if wasCut && d.ending == cut { // from here on a correction is another one, which cuts the next segment
 		d.ending = notEnding
-		d.parkTurn++ // what waits to park the segment that was cut may not park this one
 	}
 	if err := d.append(drafts...); err != nil {
 		return err

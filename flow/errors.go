@@ -101,32 +101,6 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// NonDeterminism: the program no longer fits its history. Nothing was changed.
-type NonDeterminism struct {
-	Path            string
-	Recorded, Asked string // what stands there and what was asked for; "" is nothing
-	// Input is what was asked for with another one recorded: the input of a call, the
-	// body of an event, what a gate asks.
-	Input json.RawMessage
-	// Difference says, for people, how Input differs from the recorded one. Whoever
-	// has the records at hand fills it in.
-	Difference string
-}
-
-func (e *NonDeterminism) Error() string {
-	if e.Difference != "" {
-		return fmt.Sprintf("the program does not fit its history at %q: %s", e.Path, e.Difference)
-	}
-	or := func(s, none string) string {
-		if s == "" {
-			return none
-		}
-		return s
-	}
-	return fmt.Sprintf("the program does not fit its history at %q: recorded %s, asked for %s",
-		e.Path, or(e.Recorded, "nothing"), or(e.Asked, "nothing"))
-}
-
 // Misuse: a rule of this package was broken by the flow.
 type Misuse struct{ Path, Message string }
 

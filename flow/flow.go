@@ -6,11 +6,15 @@
 // that is run again takes the same way, and goes live at the first thing that
 // was never recorded: that is resume, replay, verify and fork.
 //
+// A drive that finds records first lets the program ask for all of them. If some are left
+// when only something new could be done next, that is [NonDeterminism], and nothing is done.
+//
 // What a call, a branch, a gate, a bound or a crash means is written once, here.
 // Logs keep records; they decide nothing. The package imports nothing of ours.
 //
 // Start reading at [Context], then engine.go, do.go (with admit.go, attempt.go,
-// reserve.go and settle.go: before, during and after an attempt), wait.go and group.go.
+// reserve.go and settle.go: before, during and after an attempt), wait.go, group.go
+// and mismatch.go.
 package flow
 
 import (
@@ -20,7 +24,8 @@ import (
 )
 
 // Context is the only source of effects, time, waiting and concurrency in
-// deterministic code. It never is or contains a context.Context.
+// deterministic code. It never is or contains a context.Context. It belongs to the
+// goroutine that it was given to: another one that uses it meanwhile is [Misuse].
 //
 // Every error a method returns must be handed up: see [ErrParked],
 // [ErrCancelled], [Error], [NonDeterminism] and [Misuse].
@@ -72,6 +77,8 @@ type Call struct {
 	// Local goes to the activity as it is, and into no record. A replay that does not
 	// perform the call has no use for it.
 	Local any
+
+	misuse *Misuse // asks for nothing but the end of the drive, for this
 }
 
 // Retry says how often and when a failed attempt is followed by another. The
@@ -241,6 +248,9 @@ type Draft struct {
 	// Launch is stored in the row of the run with its run.launched; no part of that. nil:
 	// nothing. Only a [Store] can do so.
 	Launch *Launch
+	// Outputs is what the outputs_digest of an end is of, and is stored with it; no part of
+	// it. nil: whoever ends the run has stored it.
+	Outputs *json.RawMessage
 }
 
 // Beside is a foreign write that comes with a record: both are stored, or neither.

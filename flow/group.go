@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // group is a running Go: its branches start in order, at most limit at once.
@@ -18,6 +19,7 @@ type group struct {
 	results  []error
 	skipped  map[string]bool // not started, by an earlier drive's record
 	next     int             // the first branch not yet looked at
+	begun    int             // those before this one start whatever the limit is
 	active   int
 	done     chan struct{}
 }
@@ -33,13 +35,13 @@ func (c *fctx) Go(g Group, branches ...Branch) error {
 	if err != nil || len(branches) == 0 {
 		return err
 	}
-	c.b.inGo = true
+	c.b.busy = methodGo
 	run.start()
 	d.leave()
 	d.mu.Unlock()
 	<-run.done
 	d.mu.Lock()
-	c.b.inGo = false
+	c.b.busy = ""
 	return c.joined(run)
 }
 
@@ -51,8 +53,9 @@ func (c *fctx) newGroup(g Group, branches []Branch) (*group, error) {
 	if len(branches) > MaxBranches {
 		return nil, d.failLocked(fatal, &Misuse{path, fmt.Sprintf("a group has at most %d branches, not %d", MaxBranches, len(branches))})
 	}
-	run := &group{d: d, path: path, at: c.path, scope: &scope{parent: c.b.scope}, keep: g.KeepGoing, limit: g.Limit,
+	run := &group{d: d, path: path, at: c.path, keep: g.KeepGoing, limit: g.Limit,
 		results: make([]error, len(branches)), done: make(chan struct{})}
+	run.scope = &scope{parent: c.b.scope, group: run}
 	if run.limit <= 0 {
 		run.limit = len(branches)
 	}
@@ -83,7 +86,7 @@ func (c *fctx) newGroup(g Group, branches []Branch) (*group, error) {
 // an outer failure closed still starts its branches: each finds that out by
 // itself, live as in replay.
 func (g *group) start() {
-	for g.active < g.limit && g.next < len(g.branches) {
+	for g.next < len(g.branches) && (g.active < g.limit || g.next < g.begun) {
 		i := g.next
 		g.next++
 		switch {
@@ -103,6 +106,26 @@ func (g *group) start() {
 	}
 }
 
+// startBegun starts the branches at which something is left of what was recorded, and
+// those before them.
+func (g *group) startBegun(left map[emitKey]string) bool {
+	begun := g.begun
+	for i := g.next; i < len(g.branches); i++ {
+		path := join(g.at, g.branches[i].Name)
+		for at := range left {
+			if at.path == path || strings.HasPrefix(at.path, path+"/") {
+				begun = i + 1
+			}
+		}
+	}
+	if begun == g.begun {
+		return false
+	}
+	g.begun = begun
+	g.start()
+	return true
+}
+
 // begunBefore reports whether a drive that a correction cuts must still come by a
 // branch: no later drive asks for its records, and what it has done counts.
 func (g *group) begunBefore(name string) bool {
@@ -115,7 +138,6 @@ func (g *group) run(i int) {
 	err := g.d.guard(b, path, g.branches[i].Run)
 	g.d.mu.Lock()
 	defer g.d.mu.Unlock()
-	b.ended = true
 	if errors.As(err, new(*continued)) {
 		err = g.d.failLocked(fatal, &Misuse{path, "Continue came from a branch: only the root flow may return it"})
 	}

@@ -42,7 +42,7 @@ var encoders = sync.Pool{New: func() any {
 	return e
 }}
 
-// Do performs a call and decodes its value.
+// Do performs a call and decodes its value. A value that cannot be decoded is misuse.
 func Do[T any](fc Context, c Call) (T, error) {
 	var v T
 	r, err := fc.Do(c)
@@ -50,7 +50,9 @@ func Do[T any](fc Context, c Call) (T, error) {
 		return v, err
 	}
 	if err := json.Unmarshal(r.Value, &v); err != nil {
-		return v, &Error{Code: CodeInternal, Message: fmt.Sprintf("the result of %s is not what was expected: %v", c.Name, err)}
+		wrong := &Misuse{join(fc.Path(), c.Key), fmt.Sprintf("the result of %s cannot be read as %T: %v", c.Name, v, err)}
+		_, _ = fc.Do(Call{misuse: wrong}) // ends the drive, whoever wraps fc: the result stays, and is served to a program that can read it
+		return v, wrong
 	}
 	return v, nil
 }

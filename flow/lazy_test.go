@@ -101,3 +101,39 @@ func TestLazyRecordsAreWrittenInTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// What a program says while it is not known whether it fits what is recorded is not
+// written, however long it takes and however the drive ends.
+func TestNothingIsSaidBeforeItFits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := flow.NewMem()
+		job := flow.Job{Run: "r", Root: "root", Acts: map[string]flow.Activity{"a": takes(time.Millisecond)}}
+		for _, key := range []string{"pay", "payment", "stopped"} {
+			ctx, stop := context.WithCancel(context.Background())
+			job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+				if key != "pay" {
+					fc.Emit(flow.Event{Kind: "plan.step", Body: 1})
+					time.Sleep(time.Second)
+				}
+				if key == "stopped" {
+					stop()
+					synctest.Wait()
+				}
+				if _, err := fc.Do(flow.Call{Key: key, Name: "a"}); err != nil {
+					return nil, err
+				}
+				_, err := fc.Wait(flow.Gate{Key: "g", Actions: []string{"yes"}})
+				return nil, err
+			}
+			if out, err := flow.New(log, nil).Drive(ctx, job); err != nil || (out.Reason == "replay_mismatch") != (key == "payment") {
+				t.Fatalf("%s: %+v %v", key, out, err)
+			}
+			stop()
+		}
+		for _, r := range log.Records("r") {
+			if r.Kind == "plan.step" {
+				t.Errorf("record %d was said by a program that does not fit", r.Seq)
+			}
+		}
+	})
+}

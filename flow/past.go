@@ -113,6 +113,11 @@ func newPast(limits Use) *past {
 	}
 }
 
+// isEmpty reports whether there is nothing that the flow owns.
+func (p *past) isEmpty() bool {
+	return len(p.calls)+len(p.gates)+len(p.emits)+len(p.timers)+len(p.clocks)+len(p.groups) == 0
+}
+
 // foldHistory reads a segment. Of a fork's base it takes what the flow owns, the
 // decisions that were taken and what was used; time goes on from there.
 func foldHistory(h History, limits Use) (*past, error) {
@@ -235,10 +240,11 @@ func (p *past) addKind(r Record, effect *Effect) error {
 	switch r.Kind {
 	case KindEffectIntended, KindEffectFailed, KindEffectSuspended, KindEffectFinished:
 		if effect == nil {
-			effect = new(Effect)
-			if err := json.Unmarshal(r.Body, effect); err != nil {
+			b, err := ReadEffect(r.Body)
+			if err != nil {
 				return err
 			}
+			effect = &b
 		}
 		p.addEffect(r, effect)
 	case KindGateOpened, KindIntentClarify:

@@ -31,61 +31,38 @@ func (r *replayer) Drive(ctx context.Context, job Job) (Outcome, error) {
 	if r.history.Ended == Completed || r.history.Ended == Failed {
 		d.mode = auditing
 	}
+	d.given = r.history
 	if err := d.begin(r.history); err != nil {
 		return Outcome{}, err
 	}
 	out := d.run()
 	if out.Status != Interrupted {
-		left := d.unasked()
-		if left == nil && r.classes {
-			left = d.misclassed()
-		}
-		if left != nil {
+		if left := d.unfit(r.classes); left != nil {
 			out = Outcome{Status: Interrupted, Err: left, Reason: reasonOf(left), Replayed: out.Replayed}
 		}
 	}
 	return out, nil
 }
 
-// unasked finds the first record, in order of path, that the flow owns and did
-// not ask for.
-func (d *drive) unasked() error {
+// unfit tells what was recorded and does not follow from the program; nil: all of it does.
+func (d *drive) unfit(classes bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var found []NonDeterminism
-	miss := func(asked bool, path, what string) {
-		if !asked {
-			found = append(found, NonDeterminism{Path: path, Recorded: what})
-		}
+	if left := d.unasked(); len(left) > 0 {
+		e := d.leftBehind(left)
+		e.tell(d.given)
+		return e
 	}
-	p := d.past
-	for path, c := range p.calls {
-		miss(c.asked, path, c.name+" "+c.digest)
+	if classes {
+		return d.misclassed()
 	}
-	for key, g := range p.gates {
-		miss(g.asked || p.insideCall(key), key, g.kind+" gate "+g.digest)
-	}
-	for key, m := range p.emits {
-		miss(m.asked, key.path, m.kind+" "+m.digest)
-	}
-	for path, t := range p.timers {
-		miss(t.asked, path, "a sleep")
-	}
-	for path, c := range p.clocks {
-		miss(c.asked, path, "a reading of the clock")
-	}
-	for path, g := range p.groups {
-		miss(g.asked, path, "the closing of a group")
-	}
-	return first(found)
+	return nil
 }
 
 // misclassed finds the first call, in order of path, whose records are not those of
 // the class that the flow asked for. What is once or reserves something is intended,
-// unless it was refused before anything was sent.
+// unless it was refused before anything was sent. Called with mu held.
 func (d *drive) misclassed() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	var found []NonDeterminism
 	for path, c := range d.past.calls {
 		recorded := ""

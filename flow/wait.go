@@ -22,7 +22,10 @@ func (c *fctx) Wait(q Gate) (Decision, error) {
 	if g := d.past.gates[key]; g != nil && g.asked {
 		return Decision{}, d.failLocked(fatal, &Misuse{key, "this gate was already asked for"})
 	}
-	return c.decision(key, q)
+	c.b.busy = methodWait
+	dec, err := c.decision(key, q)
+	c.b.busy = ""
+	return dec, err
 }
 
 // gateKey is where a gate stands. Of the engine's own names a program may use one:
@@ -55,6 +58,11 @@ func (c *fctx) ask(key string, q Gate, sum string) (Decision, error) {
 			d.replayed++
 			return c.read(g.taken)
 		}
+	}
+	if d.dry {
+		d.hold(c.b.scope, func() NonDeterminism {
+			return NonDeterminism{Instead: key, Asked: q.Kind + " gate " + sum, Input: GateJSON(q)}
+		})
 	}
 	if err := c.unrecorded(key, q.Kind, "gate", sum); err != nil {
 		return Decision{}, err
@@ -174,6 +182,11 @@ func (c *fctx) Sleep(dur time.Duration) error {
 			return nil
 		}
 	}
+	c.b.busy = methodSleep
+	defer func() { c.b.busy = "" }()
+	if d.dry {
+		d.hold(c.b.scope, func() NonDeterminism { return NonDeterminism{Instead: path, Asked: "a sleep"} })
+	}
 	if err := c.unrecorded(path, "a sleep"); err != nil {
 		return err
 	}
@@ -226,6 +239,8 @@ func (d *drive) blockFor(w *waiter, left time.Duration) {
 func (d *drive) idle() {
 	d.parkTurn++
 	switch {
+	case d.dry:
+		d.fit()
 	case !d.hopes():
 		go d.tryPark(d.parkTurn)
 	case d.job.Linger >= 0 || d.job.Hopeless != nil && d.job.Hopeless(d.parkingNow().Gates):

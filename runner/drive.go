@@ -292,11 +292,6 @@ func (r *Runner) drive(run string, p program, a *active, who person) tipstaff.Dr
 		if out.Terminal() && p.shared().hasChildren() {
 			r.endChildren(run)
 		}
-		if out.Reason == string(tipstaff.ReplayMismatch) {
-			if t, err := readTrace(context.WithoutCancel(r.Stop), r.Store, run, 0); err == nil {
-				t.tellDifference(out.Err)
-			}
-		}
 		if out.Status != flow.ParkedRun || len(out.Gates) > 0 || out.WakeAt.IsZero() || a.shared {
 			return p.shared().describe(out)
 		}

@@ -1,18 +1,11 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/journal"
-	"github.com/tipstaff/tipstaff/tool"
 )
 
 // pageSize is how many records are asked for at once while a whole run is read.
@@ -161,67 +154,4 @@ func segmentOf(ctx context.Context, src source, run string, at int64) (flow.Hist
 		return flow.History{}, err
 	}
 	return t.last(), nil
-}
-
-// mostDifferences is how many places a message about a mismatch names.
-const mostDifferences = 3
-
-// tellDifference fills in how a program that no longer fits its records differs
-// from them: two digests tell nobody what to look at. seq is the record that it does
-// not fit; 0: that cannot be told.
-func (t *trace) tellDifference(err error) (seq int64) {
-	var m *flow.NonDeterminism
-	if !errors.As(err, &m) || m.Input == nil {
-		return 0
-	}
-	what, digest, _ := strings.Cut(m.Recorded, " sha256:")
-	recorded, seq := t.recordedInput(m.Path, "sha256:"+digest)
-	if recorded == nil {
-		return 0
-	}
-	var places []string
-	list := tool.Differences(recorded, m.Input)
-	for _, d := range list[:min(len(list), mostDifferences)] {
-		places = append(places, fmt.Sprintf("%s: recorded %s, asked for %s", cmp.Or(d.Pointer, "all of it"), brief(d.Was), brief(d.Now)))
-	}
-	if left := len(list) - len(places); left > 0 {
-		places = append(places, fmt.Sprintf("and %d more", left))
-	}
-	if len(list) == 0 {
-		places = []string{"they say the same in another spelling"}
-	}
-	m.Difference = fmt.Sprintf("%s was recorded with another input: %s", what, strings.Join(places, "; "))
-	return seq
-}
-
-// recordedInput is what a record at path holds the digest of: the input of a call,
-// what a gate asks, or the body of an event; and its number in this run, 0 if it is one of
-// another. nil: no record does.
-func (t *trace) recordedInput(path, digest string) (input json.RawMessage, seq int64) {
-	for i, r := range slices.Concat(t.base, t.records) {
-		if seq = r.Seq; i < len(t.base) {
-			seq = 0
-		}
-		if r.Path != path {
-			continue
-		}
-		raw, err := journal.Attach(r.Kind, r.Note, r.Body, func(h journal.Hash) ([]byte, error) { return t.blob(h.String()) })
-		if err != nil {
-			continue
-		}
-		if r.N > 0 && flow.Digest(slices.Concat([]byte(r.Kind), []byte{0}, raw)) == digest {
-			return raw, seq
-		}
-		if flow.Opens(r.Kind) {
-			if b, err := flow.ReadOpened(r.Kind, raw); err == nil && b.Digest == digest {
-				return flow.GateJSON(flow.Gate{Actions: b.Actions, Deny: b.Deny, Question: b.Question, Subject: b.Subject}), seq
-			}
-			continue
-		}
-		var b tipstaff.Effect
-		if json.Unmarshal(raw, &b) == nil && b.Digest == digest && b.Input != nil {
-			return b.Input, seq
-		}
-	}
-	return nil, 0
 }

@@ -115,7 +115,7 @@ func (j *judge) replayed(parts []part, each func(tipstaff.Event)) (outcome strin
 	at := ""
 	if errors.As(out.Err, &mismatch) && out.Status == flow.Interrupted {
 		at = mismatch.Path
-		seq := j.trace.tellDifference(out.Err)
+		seq := mismatch.Seq
 		if i := slices.IndexFunc(j.trace.events, func(e tipstaff.Event) bool { return e.Path == at && at != "" }); seq == 0 && i >= 0 {
 			seq = j.trace.events[i].Seq
 		}

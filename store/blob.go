@@ -22,26 +22,33 @@ type blob struct {
 // about to name it.
 const BlobAge = time.Hour
 
-// detach checks drafts, puts their large payloads as blobs and leaves references.
+// detach checks drafts, puts their large payloads and the outputs that come with them as
+// blobs, and leaves references to the payloads.
 func (s *Store) detach(drafts []flow.Draft) (light []flow.Draft, blobs []blob, err error) {
 	if err := check(drafts); err != nil {
 		return nil, nil, err
 	}
+	put := func(data []byte) (journal.Hash, error) {
+		b := blob{journal.Sum(data), data}
+		blobs = append(blobs, b)
+		return b.digest, s.db.PutBlob(nil, b.digest, b.data)
+	}
 	light = drafts
 	for i, d := range drafts {
+		if d.Outputs != nil {
+			if _, err := put(*d.Outputs); err != nil {
+				return nil, nil, err
+			}
+		}
 		before := len(blobs)
-		body, err := journal.Detach(d.Kind, d.Note, d.Body, func(data []byte) (journal.Hash, error) {
-			b := blob{journal.Sum(data), data}
-			blobs = append(blobs, b)
-			return b.digest, s.db.PutBlob(nil, b.digest, b.data)
-		})
+		body, err := journal.Detach(d.Kind, d.Note, d.Body, put)
 		if err != nil {
 			return nil, nil, err
 		}
 		if len(blobs) == before {
 			continue
 		}
-		if before == 0 {
+		if &light[0] == &drafts[0] {
 			light = slices.Clone(drafts) // the caller keeps its own
 		}
 		light[i].Body = body

@@ -22,6 +22,9 @@ func (s *Store) Create(ctx context.Context, run flow.NewRun, drafts []flow.Draft
 	if _, err := tipstaff.ParseID(run.ID); err != nil {
 		return err
 	}
+	if len(drafts) == 0 || drafts[0].Kind != string(tipstaff.KindIntentDraft) {
+		return fmt.Errorf("run %s cannot be created: its first record must be its %s, with what it is to do, and where it is given its program the acceptance of that; without them it could be driven and never end", run.ID, tipstaff.KindIntentDraft)
+	}
 	drafts, blobs, err := s.detach(drafts)
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -9,8 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -258,66 +255,8 @@ const (
 // members are the members in which two definitions, which are canonical JSON,
 // differ.
 func members(server, tool string, was, now json.RawMessage) (list []tipstaff.PinChange) {
-	for _, d := range Differences(was, now) {
+	for _, d := range flow.Differences(was, now) {
 		list = append(list, tipstaff.PinChange{Server: server, Tool: tool, Kind: tipstaff.PinChanged, Member: d.Pointer, Was: d.Was, Now: d.Now})
 	}
 	return list
-}
-
-// Difference is a place at which two JSON values differ: a JSON pointer, and what
-// stands there in each. nil is nothing.
-type Difference struct {
-	Pointer  string
-	Was, Now json.RawMessage
-}
-
-// Differences lists where two JSON values differ, by pointer, sorted. Objects are
-// compared member by member; lists too, if they are equally long.
-func Differences(was, now json.RawMessage) []Difference {
-	var a, b any
-	if json.Unmarshal(was, &a) != nil || json.Unmarshal(now, &b) != nil {
-		return nil
-	}
-	var list []Difference
-	compare("", a, b, func(pointer string, was, now json.RawMessage) { list = append(list, Difference{pointer, was, now}) })
-	slices.SortStableFunc(list, func(x, y Difference) int { return strings.Compare(x.Pointer, y.Pointer) })
-	return list
-}
-
-// compare calls differs for each place at which a and b differ; a value that is
-// absent is nil.
-func compare(pointer string, a, b any, differs func(pointer string, was, now json.RawMessage)) {
-	x, isObject := a.(map[string]any)
-	y, both := b.(map[string]any)
-	if isObject && both {
-		compareObjects(pointer, x, y, differs)
-		return
-	}
-	l, isList := a.([]any)
-	m, both := b.([]any)
-	if isList && both && len(l) == len(m) {
-		for i := range l {
-			compare(pointer+"/"+strconv.Itoa(i), l[i], m[i], differs)
-		}
-		return
-	}
-	if was, now := flow.JSON(a), flow.JSON(b); !bytes.Equal(was, now) {
-		differs(pointer, was, now)
-	}
-}
-
-func compareObjects(pointer string, a, b map[string]any, differs func(pointer string, was, now json.RawMessage)) {
-	for name, was := range a {
-		at := pointer + "/" + escapePointer(name)
-		if now, ok := b[name]; ok {
-			compare(at, was, now, differs)
-		} else {
-			differs(at, flow.JSON(was), nil)
-		}
-	}
-	for name, now := range b {
-		if _, ok := a[name]; !ok {
-			differs(pointer+"/"+escapePointer(name), nil, flow.JSON(now))
-		}
-	}
 }

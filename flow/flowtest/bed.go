@@ -39,6 +39,7 @@ func Run(t *testing.T, open func(*testing.T) Bed) {
 		test func(*testing.T, opener)
 	}{
 		{"keys", keys},
+		{"fitting", fitting},
 		{"crash", crash},
 		{"doubt", doubt},
 		{"branches", branches},

@@ -324,18 +324,16 @@ func closedSpeaks(t *testing.T, open opener) {
 // before that branch gets its turn again.
 func startedEarlier(t *testing.T, open opener) {
 	var r *rig
+	closed := make(chan struct{})
 	r = newRig(t, open, program(func(fc flow.Context) error {
 		return fc.Go(flow.Group{Limit: 2},
 			flow.Branch{Name: "failer", Run: func(fc flow.Context) error {
-				if _, err := fc.Wait(question("g")); err != nil {
-					return err
-				}
-				return &flow.Error{Code: "broken"}
+				return do(fc, call(flow.Once, "x", 1))
 			}},
 			flow.Branch{Name: "slow", Run: func(fc flow.Context) error {
 				err := do(fc, call(flow.Read, "x", 1))
 				if len(r.journal().of("run.resumed")) > 0 {
-					r.came(func(j journal) bool { return len(j.of("group.closed")) > 0 })
+					<-closed
 				}
 				return err
 			}},
@@ -350,8 +348,16 @@ func startedEarlier(t *testing.T, open opener) {
 			}},
 		)
 	}))
-	r.want(flow.ParkedRun)
-	r.decideKey("root/failer/g", yes)
+	r.world.Answer("root/failer/x", func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+		r.came(func(j journal) bool { return len(j.of("effect.finished").at("root/worker/x")) > 0 })
+		return failing("broken")(ctx, a)
+	})
+	r.crash(killAt(r, KillBefore, func(w Write) bool { return w.Has("group.closed") }))
+	r.job.Appended = func(d flow.Draft) {
+		if d.Kind == "group.closed" {
+			close(closed)
+		}
+	}
 	out := r.want(flow.Failed)
 	if skipped := read(r.journal().of("group.closed")[0]).Skipped; len(skipped) != 0 || r.sights()["worker"] != "ok\n" {
 		t.Errorf("skipped are %v, the worker was told %q%v", skipped, r.sights()["worker"], r.journal())

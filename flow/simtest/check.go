@@ -67,7 +67,7 @@ func (s *sim) checkOpen() {
 
 // replay drives the flow on the records alone.
 func (s *sim) replay(h flow.History, root string) flow.Outcome {
-	job := flow.Job{Run: s.run, Root: root, Flow: s.c.Flow, Input: s.c.Input, Limits: s.c.Limits}
+	job := flow.Job{Run: s.run, Root: root, Flow: s.flow, Input: s.c.Input, Limits: s.c.Limits}
 	out, err := flow.Replay(h).Drive(noContext, job)
 	if err != nil {
 		return flow.Outcome{Status: flow.Interrupted, Err: err}
@@ -107,6 +107,14 @@ func (s *sim) checkEnd() {
 		s.fail("the run has used %v, its replay %v", s.live.Used, out.Used)
 	}
 	s.checkEffects(records)
+	var said []flow.Use
+	if s.live != nil {
+		said = append(said, s.live.Used)
+	}
+	if out.Status.Terminal() { // else it could not see how others have settled the run
+		said = append(said, out.Used)
+	}
+	s.checkLedger(records, said...)
 }
 
 // checkPrefixes replays the last segment as it stood after each of its records.

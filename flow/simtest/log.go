@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
 )
@@ -20,6 +21,7 @@ type simLog struct {
 
 func (l *simLog) Append(lease flow.Lease, drafts []flow.Draft, done func(error)) {
 	go func() {
+		growStack()
 		err := l.p.pauseUntil(noContext, "commit")
 		if err == nil && l.p.s.hands.commitFails(l.p) {
 			err = flow.ErrStoreFull
@@ -47,11 +49,27 @@ func (l *simLog) Park(lease flow.Lease, p flow.Parking) (bool, error) {
 	parked, err := l.Log.Park(lease, p)
 	if parked {
 		l.p.s.note("parked")
+		l.p.rested(p)
 	}
 	if l.p.pauseUntil(noContext, "park is known") != nil {
 		return false, errDead
 	}
 	return parked, err
+}
+
+// rested checks that a process which parks is at rest, and has lingered as long as it was
+// to since anything happened in it.
+func (p *process) rested(parking flow.Parking) {
+	s := p.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.working > 0 {
+		s.failLocked("it parked while %d activities were under way", p.working)
+	}
+	suspendedAlone := len(parking.Gates) == 0 && parking.WakeAt.IsZero()
+	if since := time.Since(p.stirred); since < s.c.Linger && !suspendedAlone {
+		s.failLocked("it parked %v after the last activity, and was to linger for %v", since, s.c.Linger)
+	}
 }
 
 // committed keeps account of what is in the log: gates, and the end.

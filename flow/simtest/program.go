@@ -13,6 +13,8 @@ import (
 // step is one thing that a program asks of its Context.
 type step struct {
 	do       string // call, gate, sleep, nap, now, emit, group
+	as       string // added to its key by who has renamed it
+	gone     bool
 	class    flow.Class
 	b        Behaviour
 	retries  int
@@ -129,6 +131,9 @@ func (g *generator) call(st *step) {
 	st.b.Waits = st.b.Stops && pick.One(2)
 	st.b.Prompt = pick.One(3) && st.b.End != Hangs
 	st.b.Notes = pick.One(6)
+	if pick.One(5) {
+		st.b.Uses = 1 + pick.Of(3)
+	}
 	st.reserve = int64(pick.Of(2))
 	if pick.One(5) {
 		st.b.More = 1
@@ -147,7 +152,7 @@ func (p *program) asCase() *Case {
 	}
 	c := &Case{Text: p.String(), Flow: p.flow, Root: "root", Input: flow.JSON(state{}), Acts: []string{"work"},
 		Behave:  func(path string) Behaviour { return behave[path[strings.IndexByte(path, '/')+1:]] },
-		Settled: p.settled, Cancels: p.cancels}
+		Settled: p.settled, Cancels: p.cancels, Edit: p.edit}
 	c.Limits = flow.Use{}
 	if p.limit > 0 {
 		c.Limits["tool_calls"] = p.limit
@@ -204,6 +209,9 @@ func (p *program) flow(fc flow.Context, in json.RawMessage) (json.RawMessage, er
 func run(fc flow.Context, seq []step) (string, error) {
 	var out strings.Builder
 	for i := range seq {
+		if seq[i].gone {
+			continue
+		}
 		said, err := seq[i].run(fc, i)
 		if flow.Parked(err) {
 			return "", err
@@ -260,7 +268,7 @@ func told(value string, err error) (string, error) {
 }
 
 func (st *step) call(fc flow.Context, i int) (string, error) {
-	c := flow.Call{Key: fmt.Sprint(i), Name: "work", Class: st.class, Input: flow.JSON(i), Timeout: st.timeout, Ask: st.ask}
+	c := flow.Call{Key: fmt.Sprint(i) + st.as, Name: "work", Class: st.class, Input: flow.JSON(i), Timeout: st.timeout, Ask: st.ask}
 	if st.retries > 0 {
 		c.Retry = flow.Retry{Max: st.retries, Backoff: 10 * time.Millisecond}
 	}
@@ -280,6 +288,7 @@ func (st *step) group(fc flow.Context) (string, error) {
 	list := make([]flow.Branch, len(st.branches))
 	for k, b := range st.branches {
 		list[k].Run = func(fc flow.Context) (err error) {
+			growStack()
 			values[k], err = run(fc, b)
 			return err
 		}
@@ -321,7 +330,7 @@ func show(b *strings.Builder, seq []step, in string) {
 			set  bool
 			what string
 		}{{st.fatal, "fatal"}, {st.keep, "keeps going"}, {st.limit > 0, fmt.Sprint("limit ", st.limit)}, {st.expires, "expires"}, {st.b.Fails > 0, fmt.Sprint("fails ", st.b.Fails)},
-			{st.retries > 0, fmt.Sprint("retries ", st.retries)}, {st.reserve > 0, "reserves"}, {st.b.More > 0, "more"}, {st.ask, "asks"}, {st.b.Stops, "stops"}, {st.b.Mute, "says nothing"}, {st.b.Waits, "is awaited"}, {st.b.Prompt, "prompt"}} {
+			{st.retries > 0, fmt.Sprint("retries ", st.retries)}, {st.reserve > 0, "reserves"}, {st.b.More > 0, "more"}, {st.b.Uses > 0, fmt.Sprint("uses ", st.b.Uses-1)}, {st.ask, "asks"}, {st.b.Stops, "stops"}, {st.b.Mute, "says nothing"}, {st.b.Waits, "is awaited"}, {st.b.Prompt, "prompt"}} {
 			if f.set {
 				b.WriteString(", " + f.what)
 			}

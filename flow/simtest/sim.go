@@ -42,6 +42,9 @@ type Case struct {
 	Own     map[string]flow.Activity // activities that are performed as they are
 	// Answer is what people say beside an action of a gate of the program's own.
 	Answer func(kind, action string) json.RawMessage
+	// Edit changes the program between two drives; recorded are the calls of which the
+	// present segment has records, by their paths below its root. nil: nobody changes it.
+	Edit func(pick *Choices, recorded map[string]bool) *Edit
 
 	forget string // a kind of record that the log acknowledges and does not keep, for a test
 }
@@ -84,7 +87,9 @@ type sim struct {
 	c     *Case
 	pick  *Choices
 	log   Log
-	run   string // in the log
+	run   string    // in the log
+	flow  flow.Func // that of the case, or what it was changed to
+	calm  bool      // nothing happens from outside
 	world *world
 	hands hands
 
@@ -119,8 +124,11 @@ type event struct {
 // process is one that drives the run.
 type process struct {
 	s       *sim
-	n       int  // counts the processes
-	dead    bool // under s.mu: nothing it does reaches the world or the log
+	n       int       // counts the processes
+	dead    bool      // under s.mu: nothing it does reaches the world or the log
+	stirred time.Time // under s.mu: since then at the earliest it can be at rest
+	working int       // under s.mu: activities that nobody has told to end
+	killed  bool
 	stopped bool
 	failed  bool // the disk was full
 	cancel  context.CancelCauseFunc
@@ -140,7 +148,7 @@ func Run(ground Ground, c *Case, pick *Choices, twin *Ending, tracing bool) (End
 }
 
 func simulate(ground Ground, c *Case, pick *Choices, twin *Ending, tracing bool) *sim {
-	s := &sim{c: c, pick: pick, tracing: tracing, roots: []string{c.Root}, revision: 1}
+	s := &sim{c: c, pick: pick, tracing: tracing, flow: c.Flow, roots: []string{c.Root}, revision: 1}
 	s.log, s.run = ground()
 	s.world = newWorld(s)
 	s.hands = newHands(s)
@@ -154,8 +162,13 @@ func simulate(ground Ground, c *Case, pick *Choices, twin *Ending, tracing bool)
 		}
 		if drives > 0 {
 			s.between()
+			if c.Edit != nil && s.pick.One(8) {
+				s.edit()
+			}
 		}
-		s.drive()
+		if s.failure == nil && !s.ended() {
+			s.drive()
+		}
 	}
 	if s.failure == nil {
 		s.checkEnd()
@@ -255,7 +268,7 @@ func (l *lock) Unlock() { l.mu.Unlock() }
 // start begins a drive in a process of its own.
 func (s *sim) start() *process {
 	s.procs++
-	p := &process{s: s, n: s.procs, done: make(chan struct{})}
+	p := &process{s: s, n: s.procs, done: make(chan struct{}), stirred: time.Now()}
 	job := s.job(p)
 	ctx, cancel := context.WithCancelCause(noContext)
 	p.cancel = cancel
@@ -263,10 +276,23 @@ func (s *sim) start() *process {
 	s.note("start")
 	go func() {
 		defer close(p.done)
+		growStack()
 		p.out, p.err = engine.Drive(ctx, job)
 	}()
 	return p
 }
+
+// growStack gives a goroutine at once the stack that it will need: to grow it little by
+// little took an eighth of the time.
+//
+//go:noinline
+func growStack() {
+	var room [6 << 10]byte
+	touch(&room)
+}
+
+//go:noinline
+func touch(room *[6 << 10]byte) { room[0] = 1 }
 
 // job is what every drive is given: it follows from the case and the records alone.
 func (s *sim) job(p *process) flow.Job {
@@ -277,7 +303,7 @@ func (s *sim) job(p *process) flow.Job {
 	for _, name := range s.c.Acts {
 		acts[name] = s.world.activity(p)
 	}
-	job := flow.Job{Run: s.run, Root: s.root(), Flow: s.c.Flow, Input: s.c.Input, Acts: acts, Limits: s.c.Limits, Linger: s.c.Linger}
+	job := flow.Job{Run: s.run, Root: s.root(), Flow: s.flow, Input: s.c.Input, Acts: acts, Limits: s.c.Limits, Linger: s.c.Linger}
 	if s.c.Revise != nil {
 		job.Next = s.next
 	}
@@ -315,8 +341,19 @@ func (p *process) isDone() bool {
 	}
 }
 
-// drive takes the run up and schedules until its process has ended.
+// drive takes the run up and judges how its process has ended.
 func (s *sim) drive() {
+	p := s.takeUp()
+	if s.failure == nil && !p.killed {
+		s.judge(p)
+	}
+	if s.failure == nil && !s.ended() && s.pick.Of(4) == 0 { // the next drive replays it, too
+		s.checkOpen()
+	}
+}
+
+// takeUp drives the run and schedules until its process has ended.
+func (s *sim) takeUp() *process {
 	s.proc = s.start()
 	idle := 0
 	for {
@@ -339,17 +376,13 @@ func (s *sim) drive() {
 		}
 		s.wait(min(idle-1, len(waits)-1))
 	}
-	p, killed := s.proc, s.proc.dead
+	p := s.proc
+	p.killed = p.dead
 	for _, old := range append(s.zombies, p) {
 		s.bury(old)
 	}
 	s.proc, s.zombies = nil, nil
-	if s.failure == nil && !killed {
-		s.judge(p)
-	}
-	if s.failure == nil && !s.ended() && s.pick.Of(4) == 0 { // the next drive replays it, too
-		s.checkOpen()
-	}
+	return p
 }
 
 // bury lets a process that has ended, or shall have, unwind to its last goroutine.
@@ -412,7 +445,7 @@ func (s *sim) wait(i int) {
 func (s *sim) step() bool {
 	switch s.pick.Of(24) {
 	case 22:
-		if s.hands.act(s.proc) {
+		if !s.calm && s.hands.act(s.proc) {
 			return true
 		}
 	case 23:

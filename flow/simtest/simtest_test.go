@@ -74,3 +74,20 @@ func TestFindsALogThatForgets(t *testing.T) {
 		t.Errorf("not found in %d schedules", n)
 	}
 }
+
+// A branch that two goroutines use is told so, under every schedule in which they meet: the
+// run parked while one of them worked.
+func TestFindsTwoGoroutinesOnOneBranch(t *testing.T) {
+	generate := func(*Choices) *Case {
+		return &Case{Text: "a gate beside a call", Root: "root", Acts: []string{"work"}, Behave: func(string) Behaviour { return Behaviour{} },
+			Flow: func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+				go func() { _, _ = fc.Wait(flow.Gate{Key: "g", Kind: "question", Actions: []string{"yes"}, Deny: "yes"}) }()
+				_, err := fc.Do(flow.Call{Key: "a", Name: "work", Class: flow.Read})
+				return nil, err
+			}}
+	}
+	n, failure := Explore(t, Memory, generate, 1, 100, time.Minute)
+	if failure == nil || !strings.Contains(failure.Rule, "misuse") {
+		t.Errorf("after %d schedules: %v", n, failure)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
 )
@@ -26,6 +27,7 @@ type Behaviour struct {
 	End    int
 	Fails  int  // so many attempts fail first and may be tried again
 	More   int  // it reserves so many tool_calls while it runs
+	Uses   int  // it reports so many tool_calls and one, whatever it reserved; 0: it reports nothing
 	Stops  bool // of once: it ends itself when told to
 	Mute   bool // and does not say whether it had begun
 	Waits  bool // closing its group does not tell it to
@@ -36,18 +38,19 @@ type Behaviour struct {
 // world is what activities touch. It outlives processes. All of it is under s.mu.
 type world struct {
 	s        *sim
-	intents  map[string]bool // attempts that have a durable intent
-	started  map[string]bool // attempts that were handed over
-	effects  map[string]int  // by what it is about: how often it happened
-	attempts map[string]int  // by path and attempt number: of once no more than one
-	failed   map[string]int  // failures that were sent back
+	intents  map[string]bool       // attempts that have a durable intent
+	started  map[string]bool       // attempts that were handed over
+	effects  map[string]int        // by what it is about: how often it happened
+	attempts map[string]int        // by path and attempt number: of once no more than one
+	failed   map[string]int        // failures that were sent back
+	reported map[string][]flow.Use // by attempt: what it said that it has used, in each process that made it
 	panicked map[string]bool
 	children map[string]bool // suspended calls: whether the child was answered
 }
 
 func newWorld(s *sim) *world {
 	return &world{s: s, intents: map[string]bool{}, started: map[string]bool{}, effects: map[string]int{}, attempts: map[string]int{},
-		failed: map[string]int{}, panicked: map[string]bool{}, children: map[string]bool{}}
+		failed: map[string]int{}, reported: map[string][]flow.Use{}, panicked: map[string]bool{}, children: map[string]bool{}}
 }
 
 func attemptKey(path string, n int) string { return path + " " + strconv.Itoa(n) }
@@ -83,7 +86,10 @@ func (w *world) activity(p *process) flow.Activity {
 			}
 			return nil
 		},
-		Run:     func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return w.run(ctx, p, a, behave(a)) },
+		Run: func(ctx context.Context, a flow.Attempt) (done flow.Done, err error) {
+			defer w.reports(a, &done)
+			return w.run(ctx, p, a, behave(a))
+		},
 		Stops:   func(a flow.Attempt) bool { return behave(a).Stops },
 		Awaited: func(a flow.Attempt) bool { return behave(a).Waits },
 		Prompt:  func(a flow.Attempt) bool { return behave(a).Prompt },
@@ -102,6 +108,8 @@ func (c *Case) about(path, key string) string {
 var errBroken = errors.New("broken off")
 
 func (w *world) run(ctx context.Context, p *process, a flow.Attempt, b Behaviour) (flow.Done, error) {
+	growStack()
+	defer w.works(ctx, p)()
 	place := a.Key        // which tells calls of different segments apart
 	if ctx.Err() == nil { // else it was over before it was handed over
 		w.s.mu.Lock()
@@ -163,13 +171,17 @@ func (w *world) happens(p *process, place string, a flow.Attempt) bool {
 func (w *world) answer(place string, a flow.Attempt, b Behaviour) (flow.Done, error) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
+	var use flow.Use
+	if b.Uses > 0 {
+		use = flow.Use{"tool_calls": int64(b.Uses - 1)}
+	}
 	if w.failed[place] < b.Fails {
 		w.failed[place]++
-		return flow.Done{}, &flow.Error{Code: "tool_unavailable", Retry: true}
+		return flow.Done{Use: use}, &flow.Error{Code: "tool_unavailable", Retry: true}
 	}
 	switch b.End {
 	case Bad:
-		return flow.Done{}, &flow.Error{Code: "bad", Answered: true}
+		return flow.Done{Use: use}, &flow.Error{Code: "bad", Answered: true}
 	case Lost:
 		return flow.Done{}, errors.New("connection lost")
 	case Panics:
@@ -178,7 +190,33 @@ func (w *world) answer(place string, a flow.Attempt, b Behaviour) (flow.Done, er
 			panic("the world ends")
 		}
 	}
-	return flow.Done{Value: w.s.c.valueOf(a.Path)}, nil
+	return flow.Done{Value: w.s.c.valueOf(a.Path), Use: use}, nil
+}
+
+// reports keeps what an attempt has said, or not, when it came back.
+func (w *world) reports(a flow.Attempt, said *flow.Done) {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	key := attemptKey(a.Key, a.N)
+	w.reported[key] = append(w.reported[key], said.Use)
+}
+
+// works counts an activity as under way in its process, until its context has ended or the
+// function that it returns is called.
+func (w *world) works(ctx context.Context, p *process) func() {
+	count := func(n int) {
+		w.s.mu.Lock()
+		defer w.s.mu.Unlock()
+		p.working += n
+		p.stirred = time.Now()
+	}
+	count(1)
+	stop := context.AfterFunc(ctx, func() { count(-1) })
+	return func() {
+		if stop() {
+			count(-1)
+		}
+	}
 }
 
 // suspended is a call whose child waits for somebody.

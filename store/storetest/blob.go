@@ -47,7 +47,7 @@ func testCollect(t *testing.T, place Place) {
 	large := `"` + strings.Repeat("x", 70<<10) + `"`
 
 	run := b.MustCreate()
-	if err := b.Create(t.Context(), flow.NewRun{ID: "01JCQ8R4T5V6W7X8Y9Z0A1B2C3", Blobs: []string{kept}}, nil); err != nil {
+	if err := b.Create(t.Context(), flow.NewRun{ID: "01JCQ8R4T5V6W7X8Y9Z0A1B2C3", Blobs: []string{kept}}, Begun(b.Keys())); err != nil {
 		t.Fatal(err)
 	}
 	b.MustAppend(b.MustAcquire(run),
@@ -120,7 +120,7 @@ func testBlobNames(t *testing.T, place Place) {
 			t.Errorf("%q: %v", digest, err)
 		}
 	}
-	err := b.Create(t.Context(), flow.NewRun{ID: "01JCQ8R4T5V6W7X8Y9Z0A1B2C3", Blobs: []string{ZeroDigest}}, nil)
+	err := b.Create(t.Context(), flow.NewRun{ID: "01JCQ8R4T5V6W7X8Y9Z0A1B2C3", Blobs: []string{ZeroDigest}}, Begun(b.Keys()))
 	if !errors.Is(err, flow.ErrNoBlob) {
 		t.Errorf("a run of a blob that is not there: %v", err)
 	}

@@ -153,7 +153,7 @@ func testForksInherit(t *testing.T, place Place) {
 		t.Fatalf("early fork: base %q, segment %d", paths(h.Base), h.Segment)
 	}
 	for _, at := range []int64{0, 10, 99} {
-		err := b.Create(t.Context(), flow.NewRun{ID: tipstaff.NewID(time.Now()).String(), Base: source, BaseSeq: at}, nil)
+		err := b.Create(t.Context(), flow.NewRun{ID: tipstaff.NewID(time.Now()).String(), Base: source, BaseSeq: at}, Begun(b.Keys()))
 		if err == nil {
 			t.Errorf("forked at record %d of 9", at)
 		}

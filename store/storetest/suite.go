@@ -33,6 +33,8 @@ func Rules(t *testing.T, place Place) {
 		{"BesideRefusesARun", testBesideRefusesARun},
 		{"RequestMakesOneEnvelope", testRequestMakesOneEnvelope},
 		{"ThreadRace", testThreadRace},
+		{"CreateWithoutADraft", testCreateWithoutADraft},
+		{"ExportOfAPlainEnd", testExportOfAPlainEnd},
 		{"Collect", testCollect},
 		{"CollectRacesWithPut", testCollectRacesWithPut},
 		{"BlobNames", testBlobNames},

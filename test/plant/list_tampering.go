@@ -111,9 +111,9 @@ var tampering = []bug{
 	{
 		id: "unasked-gates-pass", guarantee: 4, says: "It also finds a step, a grant or an outcome that the plan would not\nhave had, even if it was signed again with the real keys",
 		slip:   "overlooks gates in a journal that the program did not open",
-		file:   "flow/replay.go",
-		old:    "\t\tmiss(g.asked || p.insideCall(key), key,",
-		new:    "\t\tmiss(g.asked || g.taken != nil || p.insideCall(key), key,",
+		file:   "flow/mismatch.go",
+		old:    "\t\tmiss(g.asked || p.insideCall(key), emit",
+		new:    "\t\tmiss(g.asked || g.taken != nil || p.insideCall(key), emit",
 		suites: []suite{themes("replaying"), tests("flow", "TestReplayFindsWhatNobodyAskedFor")},
 	},
 	{
