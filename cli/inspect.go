@@ -67,6 +67,9 @@ func metricLine(r tipstaff.MetricRow) string {
 	if !r.Exact {
 		cost = "~" + cost
 	}
+	if r.HeldUSD > 0 {
+		cost += " + $" + r.HeldUSD.String() + " held"
+	}
 	return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%d\t%d", clean(r.Name), r.ModelCalls, r.ToolCalls, r.Invocations, r.TokensIn, r.TokensOut, r.TokensCached, cost, r.Retries, r.Gates)
 }
 
@@ -107,12 +110,12 @@ func (o *showOptions) showEvidence(ctx context.Context, svc tipstaff.Service, ru
 		return []string{fmt.Sprint(w.Seq), w.Path, w.Code, w.Message}
 	})
 	o.printDecisions(e.Decisions)
-	printSlice(o, "bounds", e.Bounds, "BOUND\tUSED\tLIMIT\tRESERVED\tWARNED\tEXCEEDED\tRAISED BY", func(b tipstaff.EvidenceBound) []string {
+	printSlice(o, "bounds", e.Bounds, "BOUND\tUSED\tHELD\tLIMIT\tRESERVED\tWARNED\tEXCEEDED\tRAISED BY", func(b tipstaff.EvidenceBound) []string {
 		var raised []string
 		for _, x := range b.Extensions {
 			raised = append(raised, x.By)
 		}
-		return []string{b.Name, b.Used, b.Limit, b.Reserved, timeText(b.WarnedAt), timeText(b.ExceededAt), strings.Join(raised, ", ")}
+		return []string{b.Name, b.Used, b.Held, b.Limit, b.Reserved, timeText(b.WarnedAt), timeText(b.ExceededAt), strings.Join(raised, ", ")}
 	})
 	if d := e.Delivery; d != nil {
 		fmt.Fprintln(o.out)

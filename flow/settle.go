@@ -149,7 +149,7 @@ func (do *doing) retry(e *Error, use Use) (Result, bool, error) {
 	c.failures++
 	c.retryAt = d.clock().Add(do.backoff(c.failures, e.After))
 	b := Effect{Name: do.Name, Attempt: c.attempt, Digest: do.digest, Input: do.inputOnce(), Error: e, Use: use, RetryAt: Time{c.retryAt}}
-	d.past.settleCall(c, use)
+	d.past.settleCall(c, &b)
 	if d.append(Draft{Kind: KindEffectFailed, Path: do.at, Body: b.encode()}) != nil {
 		return Result{}, true, do.park()
 	}
@@ -184,7 +184,7 @@ func (do *doing) finish(done Done, e *Error, took time.Duration, wanted Use) (Re
 	if e != nil {
 		r.Value = nil
 	}
-	if do.record(r, e, wanted, "", done.Keep...) != nil {
+	if do.record(r, e, wanted, done) != nil {
 		return Result{}, do.park()
 	}
 	if e != nil {
@@ -195,16 +195,16 @@ func (do *doing) finish(done Done, e *Error, took time.Duration, wanted Use) (Re
 
 // record writes effect.finished and settles the reservation in one step, so
 // that the order of records is the order of grants.
-func (do *doing) record(r Result, e *Error, wanted Use, by string, keep ...string) error {
+func (do *doing) record(r Result, e *Error, wanted Use, done Done) error {
 	d, c := do.b.d, do.call
 	if d.mode != performing {
 		return do.missing(do.at, "the outcome of", do.Name)
 	}
-	b := Effect{Name: do.Name, Attempt: r.Attempt, Digest: do.digest, Input: do.inputOnce(), Error: e, Ms: &r.Ms, Use: r.Use, Wanted: wanted, By: by, Keep: keep}
+	b := Effect{Name: do.Name, Attempt: r.Attempt, Digest: do.digest, Input: do.inputOnce(), Error: e, Ms: &r.Ms, Use: r.Use, Held: done.Held, Wanted: wanted, By: r.By, Keep: done.Keep}
 	if e == nil {
 		b.Value = r.Value
 	}
-	d.past.settleCall(c, r.Use)
+	d.past.settleCall(c, &b)
 	c.done, c.err = true, e
 	return d.append(Draft{Kind: KindEffectFinished, Path: do.at, Body: b.encode()})
 }
@@ -321,14 +321,14 @@ func (do *doing) inDoubt() (Result, bool, error) {
 		if len(dec.Answer) > 0 {
 			r.Value = JSON(dec.Answer)
 		}
-		if err := do.record(r, nil, nil, dec.By); err != nil {
+		if err := do.record(r, nil, nil, Done{}); err != nil {
 			return Result{}, true, do.park()
 		}
 		return r, true, nil
 	}
 	r := Result{Attempt: c.attempt, By: dec.By}
 	e := &Error{Code: CodeInDoubt, Message: "it was decided to fail: nobody knows whether " + do.Name + " took effect"}
-	if err := do.record(r, e, nil, dec.By); err != nil {
+	if err := do.record(r, e, nil, Done{}); err != nil {
 		return Result{}, true, do.park()
 	}
 	return r, true, e
@@ -346,7 +346,7 @@ func (do *doing) settleGiven(given *EffectGiven) (Result, error) {
 		return Result{}, do.park()
 	}
 	r := Result{Value: value, Attempt: given.Attempt, Use: given.Use}
-	if err := do.record(r, given.Error, nil, ""); err != nil {
+	if err := do.record(r, given.Error, nil, Done{}); err != nil {
 		return Result{}, do.park()
 	}
 	if given.Error != nil {

@@ -394,10 +394,11 @@ func (r *Runner) checkExtension(ctx context.Context, run string, req tipstaff.De
 	if err != nil {
 		return err
 	}
-	_, limit, err := r.totals(ctx, run, p)
+	tally, err := r.totals(ctx, run, p)
 	if err != nil {
 		return err
 	}
+	limit := tally.Limit
 	if _, ok := p.(*pipelineProgram); ok { // it counts these itself
 		now, err := stateAt(ctx, r.Store, run, 0)
 		if err != nil {

@@ -136,7 +136,7 @@ func (d *drive) job() flow.Job {
 	p := d.program()
 	c := p.shared()
 	job := flow.Job{
-		Run: d.run, Root: rootOf(p), Owner: d.r.Self(d.r.Origin, d.a.launch), Input: c.inputs, Limits: c.limits, Deadline: c.deadline(),
+		Run: d.run, Root: rootOf(p), Owner: d.r.Self(d.r.Origin, d.a.launch), Input: c.inputs, Limits: c.limits, Holds: c.draft.Holds(), Deadline: c.deadline(),
 		Flow:   func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) { return flowOf(d.program())(fc, in) },
 		Acts:   map[string]flow.Activity{},
 		Redact: func(b []byte) []byte { return d.now().manager.Redact(b) },
@@ -165,6 +165,12 @@ func (d *drive) activity(name string) flow.Activity {
 		Check: func(ctx context.Context, a flow.Attempt) error {
 			if check := act().Check; check != nil {
 				return check(ctx, a)
+			}
+			return nil
+		},
+		Wants: func(a flow.Attempt, left func(string) (int64, bool)) flow.Use {
+			if wants := act().Wants; wants != nil {
+				return wants(a, left)
 			}
 			return nil
 		},

@@ -76,9 +76,9 @@ func (r *Runner) forkAt(ctx context.Context, run string, at, head int64, raised 
 		return body, nil, forked, err
 	}
 	c := p.shared()
-	used, limit := flow.Totals(h, c.limits)
+	tally := flow.Totals(h, c.limits)
 	body = c.draft
-	if body.Bounds, err = c.forkBounds(tipstaff.Bounds(limit), raised); err != nil {
+	if body.Bounds, err = c.forkBounds(tipstaff.Bounds(tally.Limit), raised); err != nil {
 		return body, nil, forked, err
 	}
 	body.revision, body.Asks = c.segment.Revision.Number, c.asks()
@@ -88,7 +88,7 @@ func (r *Runner) forkAt(ctx context.Context, run string, at, head int64, raised 
 		return body, nil, forked, err
 	}
 	wall := flow.Wall(h).Milliseconds()
-	forked = flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(tipstaff.RunForked{FromRun: run, Seq: at, Counters: used, WallMs: &wall, Raised: raised, By: actor(ctx)})}
+	forked = flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(tipstaff.RunForked{FromRun: run, Seq: at, Counters: tally.Used, Held: tally.Held, WallMs: &wall, Raised: raised, By: actor(ctx)})}
 	return body, doc, forked, nil
 }
 
@@ -168,8 +168,7 @@ func (j *judge) forkedPlan() {
 		return
 	}
 	c := base.shared()
-	_, limit := flow.Totals(h, c.limits)
-	want, err := c.forkBounds(tipstaff.Bounds(limit), forked.Raised)
+	want, err := c.forkBounds(tipstaff.Bounds(flow.Totals(h, c.limits).Limit), forked.Raised)
 	if err != nil {
 		j.fault("rollback_mismatch", at, "", "%v", err)
 		return
