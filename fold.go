@@ -120,6 +120,7 @@ func (f *Fold) apply(e *Event, effect *Effect) {
 		f.Ledger.spent(e.Path, BodyOf[BoundUsed](e).SoFar)
 	case KindGateTaken:
 		f.Ledger.take(BodyOf[GateTaken](e).Gate)
+		f.Ledger.decideDoubt(e.Path, f.Given)
 	case KindPlanStep:
 		f.applyStep(e)
 	case KindStageStarted, KindStageFinished:

@@ -2,6 +2,7 @@ package tipstaff
 
 import (
 	"math"
+	"strings"
 
 	"github.com/tipstaff/tipstaff/flow"
 )
@@ -103,6 +104,15 @@ func (l *Ledger) finish(path string, b *Effect) {
 	l.settle(path, b.Use, b.Fate())
 }
 
+// decideDoubt loses the attempt that somebody has decided about at a gate: what became of
+// it stays unknown, unless that was brought.
+func (l *Ledger) decideDoubt(gate string, given map[string]int64) {
+	path := AskerPath(InDoubt, gate)
+	if _, open := l.Open[path]; l.Holds && open && given[path] == 0 && strings.HasPrefix(gate, path+"/in_doubt") {
+		l.lose(path)
+	}
+}
+
 // lose ends an attempt that nobody will hear of any more.
 func (l *Ledger) lose(path string) { l.settle(path, l.Known[path], flow.Lost) }
 
@@ -117,14 +127,14 @@ func (l *Ledger) settle(path string, reported flow.Use, how flow.Fate) {
 			more(&l.Held, name, n-told)
 		case estimate && how == flow.Unsent, ok:
 		default:
-			more(&l.Used, name, n)
+			l.charge(name, n)
 			if name == BoundCostUSD {
 				more(&l.Lost, name, n)
 			}
 		}
 	}
 	for name, n := range reported {
-		more(&l.Used, name, n)
+		l.charge(name, n)
 	}
 	delete(l.Open, path)
 	delete(l.Known, path)
@@ -132,7 +142,14 @@ func (l *Ledger) settle(path string, reported flow.Use, how flow.Fate) {
 	delete(l.Suspended, path)
 }
 
-// more adds to an amount; they only grow.
+func (l *Ledger) charge(name string, n int64) {
+	if n < 0 {
+		return // counters only grow
+	}
+	put((*map[string]int64)(&l.Used), name, saturated(l.Used[name], n))
+}
+
+// more adds what is not nothing.
 func more(to *flow.Use, name string, n int64) {
 	if n > 0 {
 		put((*map[string]int64)(to), name, saturated((*to)[name], n))

@@ -158,6 +158,8 @@ func (m *meter) apply(e *Event) {
 		m.step(e.Path).ledger.reserve(e.Path, BodyOf[BoundReserved](e).By)
 	case KindBoundUsed:
 		m.step(e.Path).ledger.spent(e.Path, BodyOf[BoundUsed](e).SoFar)
+	case KindGateTaken:
+		m.step(AskerPath(InDoubt, e.Path)).ledger.decideDoubt(e.Path, m.fold.Given)
 	case KindRunContinued: // a segment begins while no call is under way
 		for _, s := range m.order {
 			s.ledger.carry(nil, nil, nil)

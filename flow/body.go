@@ -381,6 +381,7 @@ type RunForked struct {
 	WallMs     *int64           `json:"wall_ms,omitempty"`
 	Value      json.RawMessage  `json:"value,omitempty"` // what was edited in going back; it may be large
 	Raised     map[string]int64 `json:"raised,omitempty"`
+	Ceiling    Use              `json:"ceiling,omitempty"` // for what is raised: of the manifest by then, where that is another
 	By         string           `json:"by"`
 }
 

@@ -407,7 +407,10 @@ func (r *Runner) checkExtension(ctx context.Context, run string, req tipstaff.De
 		limit = maps.Clone(limit)
 		limit[tipstaff.BoundIterations] = now.state.MaxIterations
 	}
-	ceiling := p.shared().gate.Manifest.Ceiling()
+	ceiling := tipstaff.Min(p.shared().gate.Manifest.Ceiling())
+	if m, err := r.manifest(); err == nil { // it may permit another amount by now
+		maps.Copy(ceiling, m.Ceiling())
+	}
 	for _, name := range slices.Sorted(maps.Keys(by)) {
 		if most, ok := ceiling[name]; ok && by[name] > most-limit[name] {
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be extended by %s: it is %s, and the manifest permits %s", name,

@@ -87,6 +87,7 @@ type branch struct {
 	followup *tipstaff.Followup // nil: it is none
 	by       string
 	edits    json.RawMessage // nil: none
+	ceiling  flow.Use        // of the manifest by now, where that is another
 	// manifestOnly: bounds may be raised to whatever the manifest permits, as they could
 	// be under the first rules.
 	manifestOnly bool
@@ -147,6 +148,7 @@ func (r *Runner) forkAtBoundary(ctx context.Context, req branch, row flow.Row) (
 		return none, err
 	}
 	made := tipstaff.NewID(r.Now())
+	req.ceiling = r.ceilingNow(head.program.common, req.Raise)
 	body, text, forked, err := head.branch(ctx, r.Store, made.String(), req, b)
 	if err != nil {
 		return none, err
@@ -300,11 +302,12 @@ func (l *left) branch(ctx context.Context, src source, made string, req branch, 
 	body.Pipeline = &status
 	body.Bounds = maps.Clone(body.Bounds)
 	maps.Copy(body.Bounds, flow.Totals(h, base.limits).Limit) // with what decisions have added to them
-	ceiling := base.gate.Manifest.Ceiling()
+	ceiling := tipstaff.Min(base.gate.Manifest.Ceiling())
 	if !req.manifestOnly { // where the manifest says nothing, the pipeline's own limits hold
 		ceiling = tipstaff.EffectiveBounds(nil, limitsOf(base.pipe.Pipeline), nil)
 		maps.Copy(ceiling, base.gate.Manifest.Ceiling())
 	}
+	maps.Copy(ceiling, tipstaff.Bounds(req.ceiling))
 	if err := raise(body.Bounds, ceiling, req.Raise, true); err != nil {
 		return body, nil, forked, err
 	}
@@ -313,7 +316,7 @@ func (l *left) branch(ctx context.Context, src source, made string, req branch, 
 	if req.followup != nil {
 		body.Rollback.Enter = base.pipe.corrects()
 	}
-	forked = tipstaff.RunForked{FromRun: l.run, Seq: b.seq, Checkpoint: b.checkpoint(), Counters: l.used, Held: l.held, WallMs: &l.wallMs, Raised: req.Raise, By: req.by, Value: req.edits}
+	forked = tipstaff.RunForked{FromRun: l.run, Seq: b.seq, Checkpoint: b.checkpoint(), Counters: l.used, Held: l.held, WallMs: &l.wallMs, Raised: req.Raise, Ceiling: req.ceiling, By: req.by, Value: req.edits}
 	if req.edits != nil {
 		body.Rollback.Edits = flow.Digest(req.edits)
 		err = applyEdits(req.edits, &pipeline.Rollback{})
@@ -356,7 +359,7 @@ func raise(bounds, ceiling tipstaff.Bounds, to map[string]int64, higher bool) er
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be %d: it is a number from 1 to %d", name, n, int64(mostRaised))
 		case limited && n*known.unit > most:
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be raised to %s: %s is the most", name, tipstaff.FormatBound(known.bound, n*known.unit), tipstaff.FormatBound(known.bound, most)).
-				WithHint("the manifest may permit more than the program says: bounds.%s in tipstaff.yaml, when the run is made", known.bound)
+				WithHint("the manifest may permit more: bounds.%s in tipstaff.yaml", known.bound)
 		case higher && n*known.unit < bounds[known.bound]:
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s is %s already: a pipeline that goes back can only raise it", name, tipstaff.FormatBound(known.bound, bounds[known.bound]))
 		}

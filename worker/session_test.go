@@ -129,16 +129,13 @@ func (b *turns) Containment() string { return b.starter.level }
 func (b *turns) take(ctx context.Context, name string, n int) error {
 	l := &Local{Assignment: Assignment{Settled: Settled{Worker: b.config.Name, Type: b.config.Type, Posture: b.posture, Limits: b.options.Limits}},
 		TaskID: "010", Iteration: 1, Prompt: "do it", Again: "do it again", Path: "root/work", Session: 1}
+	act := Activities(b.host)[name]
+	left := func(bound string) (int64, bool) { return b.left, bound == tipstaff.BoundCostUSD }
 	a := flow.Attempt{Run: workRun, Path: "root/work/worker#1", Name: name, N: n, Local: l, Tell: func(flow.Event) {},
 		Note: func(e flow.Event) { b.notes(e) }, Sync: func() error { return nil },
-		Left: func(bound string) (int64, bool) { return b.left, bound == tipstaff.BoundCostUSD },
-		Reserve: func(use flow.Use) error {
-			if use[tipstaff.BoundCostUSD] > b.left {
-				return &flow.Error{Code: flow.CodeBoundExceeded, Bound: tipstaff.BoundCostUSD}
-			}
-			return nil
-		}}
-	_, err := Activities(b.host)[name].Run(ctx, a)
+		Left: left, Held: func(string) int64 { return 0 }, Spent: func(flow.Use) {}}
+	a.Reserved = act.Wants(a, left)
+	_, err := act.Run(ctx, a)
 	return err
 }
 
@@ -250,7 +247,6 @@ func TestWhatIsRefusedStoresNothing(t *testing.T) {
 		string(tipstaff.WorkerDirectory):           func(b *turns) { b.options.Dir = "/nowhere" },
 		string(tipstaff.WorkerPolicyInexpressible): func(b *turns) { b.posture, b.policy = Auto, ruled{} },
 		string(tipstaff.WorkerContainment):         func(b *turns) { b.options.Limits.Containment = "cgroup" },
-		flow.CodeBoundExceeded:                     func(b *turns) { b.left = 0 },
 	} {
 		b := newTurns(t, "opencode", connect)
 		spoil(b)
