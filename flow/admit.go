@@ -216,6 +216,7 @@ func (do *doing) check(act Activity) *Error {
 		}()
 		return act.Check(&a.span, at)
 	}()
+	err = d.shorten(err)
 	d.mu.Lock()
 	delete(d.live, a)
 	if err == nil {

@@ -118,10 +118,12 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 		r = do.awaitReturn(a)
 	}
 
+	took := time.Since(began)
+	r.err = d.shorten(r.err)
 	d.mu.Lock()
 	a.left = true
 	delete(d.live, a)
-	return r.done, time.Since(began), r.err
+	return r.done, took, r.err
 }
 
 // begin runs the activity, unless its scope closed or its time ran out before it was

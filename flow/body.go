@@ -165,9 +165,10 @@ func (o *object) use(name string, u Use) {
 
 // EffectLost is the body of effect.lost.
 type EffectLost struct {
-	Attempt int    `json:"attempt"`
-	Sent    Time   `json:"sent"`            // when it was made
-	Known   *Error `json:"known,omitempty"` // the error with which it ended; nil: its process ended first
+	Attempt int      `json:"attempt"`
+	Sent    Time     `json:"sent"`            // when it was made
+	Known   *Error   `json:"known,omitempty"` // the error with which it ended; nil: its process ended first
+	Keep    []string `json:"keep,omitempty"`  // digests of blobs that it names
 }
 
 // EffectGiven is the body of effect.given: the outcome of an attempt, brought by
@@ -179,6 +180,7 @@ type EffectGiven struct {
 	Value   json.RawMessage `json:"value,omitempty"`
 	Error   *Error          `json:"error,omitempty"` // that the attempt failed with; nil: it did not
 	Use     Use             `json:"use,omitempty"`
+	Keep    []string        `json:"keep,omitempty"` // digests of blobs that it names
 }
 
 // GateOpened is the body of policy.gate.

@@ -340,6 +340,9 @@ type Job struct {
 	Deadline time.Time           // zero: none
 	Linger   time.Duration       // delays the park transaction; <0: until an answer
 	Redact   func([]byte) []byte // every byte that leaves an activity passes it; nil: none
+	// Keep stores what is too long for a record, durably, and returns its digest. nil: the
+	// text of such an error is cut and the whole of it lost.
+	Keep func([]byte) (string, error)
 	// BoundName is what a bound is called where people are told of it; nil: by its name.
 	BoundName func(string) string
 	// Finish gives the terminal envelope, and what precedes it. If it cannot, the

@@ -148,7 +148,7 @@ func (do *doing) retry(e *Error, use Use) (Result, bool, error) {
 	d, c := do.b.d, do.call
 	c.failures++
 	c.retryAt = d.clock().Add(do.backoff(c.failures, e.After))
-	b := Effect{Name: do.Name, Attempt: c.attempt, Digest: do.digest, Input: do.inputOnce(), Error: e, Use: use, RetryAt: Time{c.retryAt}}
+	b := Effect{Name: do.Name, Attempt: c.attempt, Digest: do.digest, Input: do.inputOnce(), Error: e, Use: use, RetryAt: Time{c.retryAt}, Keep: e.keeps()}
 	d.past.settleCall(c, &b)
 	if d.append(Draft{Kind: KindEffectFailed, Path: do.at, Body: b.encode()}) != nil {
 		return Result{}, true, do.park()
@@ -200,7 +200,7 @@ func (do *doing) record(r Result, e *Error, wanted Use, done Done) error {
 	if d.mode != performing {
 		return do.missing(do.at, "the outcome of", do.Name)
 	}
-	b := Effect{Name: do.Name, Attempt: r.Attempt, Digest: do.digest, Input: do.inputOnce(), Error: e, Ms: &r.Ms, Use: r.Use, Held: done.Held, Wanted: wanted, By: r.By, Keep: done.Keep}
+	b := Effect{Name: do.Name, Attempt: r.Attempt, Digest: do.digest, Input: do.inputOnce(), Error: e, Ms: &r.Ms, Use: r.Use, Held: done.Held, Wanted: wanted, By: r.By, Keep: append(e.keeps(), done.Keep...)}
 	if e == nil {
 		b.Value = r.Value
 	}
@@ -225,7 +225,7 @@ func (do *doing) doubtful() (Result, error) {
 	return Result{Attempt: do.call.attempt}, &Error{Code: CodeInDoubt, Message: "nobody knows whether " + do.Name + " took effect"}
 }
 
-// mostKnown is how much of an error is kept, in bytes of each part.
+// mostKnown is how much of the detail of an error is noted, in bytes.
 const mostKnown = 8 << 10
 
 // lose notes what is known of an attempt that may have taken effect, for whoever is
@@ -238,9 +238,7 @@ func (do *doing) lose(known *Error) {
 	b := &EffectLost{Attempt: c.attempt, Sent: Time{c.sent}}
 	if known != nil {
 		e := *known
-		if len(e.Message) > mostKnown {
-			e.Message = strings.ToValidUTF8(e.Message[:mostKnown/2]+" … "+e.Message[len(e.Message)-mostKnown/2:], "")
-		}
+		b.Keep = e.keeps()
 		if len(e.Detail) > mostKnown {
 			e.Detail = nil
 		}
@@ -371,6 +369,33 @@ func oneLine(raw json.RawMessage) (json.RawMessage, error) {
 		return nil, errors.New("it is not valid UTF-8")
 	}
 	return canon.Compact(raw)
+}
+
+// shorten cuts the text of an error that is too long for a record, before the drive's
+// lock is taken: the whole of it is stored. There is no other place where errors of
+// activities come from.
+func (d *drive) shorten(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := new(Error)
+	if !errors.As(err, &e) {
+		e = &Error{Code: CodeInternal, Message: err.Error()}
+	}
+	if len(e.Message) <= MostMessage {
+		return err
+	}
+	c := *e
+	c.Message = string(d.redact([]byte(strings.ToValidUTF8(c.Message, "\uFFFD"))))
+	return &shortened{err, c.Shortened(d.job.Keep)}
+}
+
+// keeps are the digests of blobs that the error names.
+func (e *Error) keeps() []string {
+	if e == nil || e.Whole == "" {
+		return nil
+	}
+	return []string{e.Whole}
 }
 
 // asError makes any error one that can be recorded, without secrets.

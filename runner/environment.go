@@ -140,6 +140,7 @@ func (d *drive) job() flow.Job {
 		Flow:   func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) { return flowOf(d.program())(fc, in) },
 		Acts:   map[string]flow.Activity{},
 		Redact: func(b []byte) []byte { return d.now().manager.Redact(b) },
+		Keep:   func(text []byte) (string, error) { return d.r.Store.PutBlob(context.Background(), text) },
 		Finish: func(out flow.Outcome) ([]flow.Draft, error) {
 			d.close() // they end before the run does
 			return d.r.finish(d.program(), out)
