@@ -110,12 +110,16 @@ func (o *showOptions) showEvidence(ctx context.Context, svc tipstaff.Service, ru
 		return []string{fmt.Sprint(w.Seq), w.Path, w.Code, w.Message}
 	})
 	o.printDecisions(e.Decisions)
-	printSlice(o, "bounds", e.Bounds, "BOUND\tUSED\tHELD\tLIMIT\tRESERVED\tWARNED\tEXCEEDED\tRAISED BY", func(b tipstaff.EvidenceBound) []string {
+	printSlice(o, "bounds", e.Bounds, "BOUND\tUSED\tLIMIT\tRESERVED\tWARNED\tEXCEEDED\tRAISED BY", func(b tipstaff.EvidenceBound) []string {
 		var raised []string
 		for _, x := range b.Extensions {
 			raised = append(raised, x.By)
 		}
-		return []string{b.Name, b.Used, b.Held, b.Limit, b.Reserved, timeText(b.WarnedAt), timeText(b.ExceededAt), strings.Join(raised, ", ")}
+		used := b.Used
+		if b.Held != "" {
+			used += " + " + b.Held + " held"
+		}
+		return []string{b.Name, used, b.Limit, b.Reserved, timeText(b.WarnedAt), timeText(b.ExceededAt), strings.Join(raised, ", ")}
 	})
 	if d := e.Delivery; d != nil {
 		fmt.Fprintln(o.out)
