@@ -82,7 +82,7 @@ var moneyBugs = []bug{
 		suites: []suite{themes("holding")},
 	},
 	{
-		id: "one-limit-for-both", guarantee: 2, says: "A run stays inside its bounds",
+		id: "one-limit-for-both", guarantee: 2, says: "A run stays inside its bounds", only: processes,
 		slip:   "says that what the run has left was reached whichever limit it was",
 		file:   "worker/activity.go",
 		old:    "\tif res.Outcome == Limit && x.short[res.Which] {",
