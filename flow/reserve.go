@@ -51,7 +51,8 @@ func (a *attempt) heldOf(bound string) int64 {
 }
 
 // spent notes what an attempt in flight is known to have used: all that is charged for
-// it if it is lost. What is counted as it is reserved is charged anyway.
+// it if it is lost. What is counted as it is reserved is charged anyway, and who has
+// reserved nothing is not charged before it says what it used.
 func (a *attempt) spent(soFar Use) {
 	do, d := a.do, a.do.b.d
 	known := Use{}
@@ -62,7 +63,7 @@ func (a *attempt) spent(soFar Use) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.job.Holds || a.left || !do.call.open || maps.Equal(known, do.call.known) {
+	if !d.job.Holds || a.left || len(do.call.reserve) == 0 || maps.Equal(known, do.call.known) {
 		return
 	}
 	do.call.known = known

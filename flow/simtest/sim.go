@@ -26,6 +26,7 @@ type Case struct {
 	Input  json.RawMessage // of the first segment
 	Root   string
 	Limits flow.Use
+	Holds  bool // as in flow.Job
 	Linger time.Duration
 	Acts   []string                    // names of the activities
 	Behave func(path string) Behaviour // what the world does with a call
@@ -277,7 +278,7 @@ func (s *sim) job(p *process) flow.Job {
 	for _, name := range s.c.Acts {
 		acts[name] = s.world.activity(p)
 	}
-	job := flow.Job{Run: s.run, Root: s.root(), Flow: s.c.Flow, Input: s.c.Input, Acts: acts, Limits: s.c.Limits, Linger: s.c.Linger}
+	job := flow.Job{Run: s.run, Root: s.root(), Flow: s.c.Flow, Input: s.c.Input, Acts: acts, Limits: s.c.Limits, Holds: s.c.Holds, Linger: s.c.Linger}
 	if s.c.Revise != nil {
 		job.Next = s.next
 	}

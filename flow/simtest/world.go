@@ -118,7 +118,12 @@ func (w *world) run(ctx context.Context, p *process, a flow.Attempt, b Behaviour
 		return w.suspended(place, a)
 	}
 	for range b.More {
-		_ = a.Reserve(flow.Use{"tool_calls": 1}) // refused or not, it goes on
+		bound := "tool_calls"
+		if w.s.c.Holds {
+			bound = flow.Tokens
+			a.Spent(flow.Use{bound: 1})
+		}
+		_ = a.Reserve(flow.Use{bound: 1}) // refused or not, it goes on
 	}
 	if b.Notes {
 		a.Note(flow.Event{Kind: "agent.noted", Body: a.N})
