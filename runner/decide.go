@@ -414,7 +414,8 @@ func (r *Runner) checkExtension(ctx context.Context, run string, req tipstaff.De
 	for _, name := range slices.Sorted(maps.Keys(by)) {
 		if most, ok := ceiling[name]; ok && by[name] > most-limit[name] {
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be extended by %s: it is %s, and the manifest permits %s", name,
-				tipstaff.FormatBound(name, by[name]), tipstaff.FormatBound(name, limit[name]), tipstaff.FormatBound(name, most))
+				tipstaff.FormatBound(name, by[name]), tipstaff.FormatBound(name, limit[name]), tipstaff.FormatBound(name, most)).
+				WithHint("bounds.%s in tipstaff.yaml says how much there may be", name)
 		}
 	}
 	return nil
