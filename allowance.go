@@ -32,7 +32,7 @@ func AllowanceOf(run Run) Allowance {
 	}
 	for name, b := range run.Bounds {
 		if b.Limited {
-			a.Left[name] = max(0, b.Limit-b.Used-b.Reserved)
+			a.Left[name] = b.Left()
 		}
 	}
 	if run.State.Terminal() {

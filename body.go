@@ -32,6 +32,7 @@ type (
 	BoundRefused       = flow.BoundRefused
 	BoundExtended      = flow.BoundExtended
 	BoundReserved      = flow.BoundReserved
+	BoundUsed          = flow.BoundUsed
 	RunStarted         = flow.RunStarted
 	RunParked          = flow.RunParked
 	RunInterrupted     = flow.RunInterrupted
@@ -75,6 +76,13 @@ type IntentDraft struct {
 	ForkOf   *ForkPoint `json:"fork_of,omitempty"`
 	Followup *Followup  `json:"followup,omitempty"` // of a follow-up, and of what forks off from one
 }
+
+// RulesHeld are the rules of runs from which on the money that a lost attempt had reserved
+// is held, and not spent.
+const RulesHeld = 3
+
+// Holds reports whether that is so in the run.
+func (b *IntentDraft) Holds() bool { return b.Rules >= RulesHeld }
 
 // LabelTask is the label of a run that names the task which it does.
 const LabelTask = "task"

@@ -215,6 +215,9 @@ func show(value any) string {
 	return fmt.Sprint(value)
 }
 
+// Left is what may still be used of a bound.
+func (b BoundStatus) Left() int64 { return max(0, b.Limit-b.Used-b.Held-b.Reserved) }
+
 // FormatBound is an amount of a bound as people read it, and as [ParseBound]
 // reads it again.
 func FormatBound(name string, amount int64) string { return flow.FormatAmount(name, amount) }
@@ -264,7 +267,8 @@ type BoundStatus struct {
 	Limited  bool // false: it is only counted
 	Used     int64
 	Lost     int64 // of what is used, what was reserved for attempts that told nothing of it
-	Reserved int64
+	Held     int64 // beside it, for attempts that were lost: nobody knows what they used
+	Reserved int64 // by attempts in flight
 }
 
 // BoundsStatus are the bounds of a run, by name. In JSON their amounts stand as people
@@ -288,6 +292,7 @@ type boundText struct {
 	Limit    string `json:"limit,omitempty"` // absent: only counted
 	Used     string `json:"used"`
 	Lost     string `json:"lost,omitempty"` // of what is used
+	Held     string `json:"held,omitempty"` // beside it, for attempts that were lost
 	Reserved string `json:"reserved"`
 }
 
@@ -305,6 +310,9 @@ func (b BoundStatus) text(name string) boundText {
 	text := boundText{Used: FormatBound(name, b.Used), Reserved: FormatBound(name, b.Reserved)}
 	if b.Lost > 0 {
 		text.Lost = FormatBound(name, b.Lost)
+	}
+	if b.Held > 0 {
+		text.Held = FormatBound(name, b.Held)
 	}
 	if b.Limited {
 		text.Limit = FormatBound(name, b.Limit)
@@ -324,7 +332,7 @@ func (b *BoundsStatus) UnmarshalJSON(data []byte) error {
 		for _, part := range []struct {
 			to   *int64
 			text string
-		}{{&s.Limit, text.Limit}, {&s.Used, text.Used}, {&s.Reserved, text.Reserved}, {&s.Lost, text.Lost}} {
+		}{{&s.Limit, text.Limit}, {&s.Used, text.Used}, {&s.Reserved, text.Reserved}, {&s.Lost, text.Lost}, {&s.Held, text.Held}} {
 			var err error
 			switch {
 			case part.text == "":

@@ -89,6 +89,7 @@ const (
 	KindBoundRefused    Kind = "bound.refused"    // a bound stopped an effect: limit, used, what was wanted
 	KindBoundExtended   Kind = "bound.extended"   // a decision raised a bound: by how much
 	KindBoundReserved   Kind = "bound.reserved"   // an attempt holds more while it runs: by how much
+	KindBoundUsed       Kind = "bound.used"       // what an attempt under way has used so far, as far as it tells
 )
 
 // Of plans.
@@ -192,7 +193,7 @@ var kinds = map[Kind]trait{
 	KindEffectIntended: plain, KindEffectFailed: plain, KindEffectSuspended: plain, KindEffectFinished: plain,
 	KindEffectLate: plain, KindEffectLost: plain, KindEffectSent: plain, KindEffectGiven: plain, KindGateTaken: plain, KindGroupClosed: plain, KindTimerSet: plain,
 	KindTimerFired: plain, KindClockRead: plain, KindBoundWarned: plain, KindBoundRefused: plain,
-	KindBoundExtended: plain, KindBoundReserved: plain,
+	KindBoundExtended: plain, KindBoundReserved: plain, KindBoundUsed: plain,
 
 	KindPlanDrafted: plain, KindPlanStep: plain, KindPlanOutput: plain,
 

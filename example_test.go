@@ -68,6 +68,6 @@ func ExampleStatus() {
 		owner.Alive = false
 	}
 	// Output:
-	// executing running root/read {5 true 0 0 1}
-	// executing interrupted root/read {5 true 0 0 1}
+	// executing running root/read {5 true 0 0 0 1}
+	// executing interrupted root/read {5 true 0 0 0 1}
 }

@@ -100,11 +100,11 @@ func (f *Fold) apply(e *Event, effect *Effect) {
 		}
 	case KindRunForked:
 		body := BodyOf[RunForked](e)
-		f.Ledger.carry(body.Counters, body.Limit)
+		f.Ledger.carry(body.Counters, body.Held, body.Limit)
 		f.Said = body.Counters[BoundModelCalls] > 0
 	case KindRunContinued:
 		body := BodyOf[RunContinued](e)
-		f.Ledger.carry(body.Used, f.withOwn(body.Limit))
+		f.Ledger.carry(body.Used, body.Held, f.withOwn(body.Limit))
 	case KindEffectIntended, KindEffectFailed, KindEffectFinished:
 		f.applyEffect(e, effect)
 	case KindEffectGiven:
@@ -116,8 +116,11 @@ func (f *Fold) apply(e *Event, effect *Effect) {
 		f.doubt(e.Kind, e.Path, "")
 	case KindBoundReserved:
 		f.Ledger.reserve(e.Path, BodyOf[BoundReserved](e).By)
+	case KindBoundUsed:
+		f.Ledger.spent(e.Path, BodyOf[BoundUsed](e).SoFar)
 	case KindGateTaken:
 		f.Ledger.take(BodyOf[GateTaken](e).Gate)
+		f.Ledger.decideDoubt(e.Path, f.Given)
 	case KindPlanStep:
 		f.applyStep(e)
 	case KindStageStarted, KindStageFinished:
@@ -175,6 +178,7 @@ func (f *Fold) applyDraft(e *Event) {
 	body := BodyOf[IntentDraft](e)
 	f.Program, f.Pipeline = Program{Kind: body.ProgramKind, Digest: body.ProgramDigest}, body.Pipeline
 	f.User, f.Origin, f.Title = body.User, body.Origin, body.Title
+	f.Ledger.Holds = body.Holds()
 	if body.ForkOf != nil {
 		f.Lineage = &Lineage{Relation: relationFork, Seq: body.ForkOf.Seq}
 		f.Lineage.Parent, _ = ParseID(body.ForkOf.Run)
@@ -214,7 +218,7 @@ func (f *Fold) applyVersion(e *Event) {
 	f.Program.Digest = cmp.Or(body.ProgramDigest, f.Program.Digest)
 	f.Pipeline.Thread = cmp.Or(body.Thread, f.Pipeline.Thread)
 	f.limit(body.Bounds)
-	f.Ledger.carry(body.Used, nil)
+	f.Ledger.carry(body.Used, nil, nil)
 }
 
 // inForce follows which program is in force.
@@ -349,9 +353,9 @@ func (f *Fold) applyEffect(e *Event, body *Effect) {
 	f.doubt(e.Kind, e.Path, body.Class)
 	delete(f.Given, e.Path)
 	if e.Kind == KindEffectIntended {
-		f.Ledger.intend(e.Path, body.Reserve)
+		f.Ledger.intend(e.Path, body)
 	} else {
-		f.Ledger.settle(e.Path, body.Use)
+		f.Ledger.finish(e.Path, body)
 	}
 }
 

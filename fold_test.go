@@ -98,7 +98,7 @@ func TestFoldOfOneRunRecordByRecord(t *testing.T) {
 		25: {step: "root/go", used: 2, owned: KindRunResumed, wall: 13000, state: Completed, opened: 2, told: 2},
 	} {
 		f := j[:seq].fold()
-		got := want{f.Step, f.Ledger.Used[BoundToolCalls], f.Ledger.Held(BoundToolCalls), len(f.Gates), f.Owned, f.WallMs, f.State, f.Opened, f.Decided}
+		got := want{f.Step, f.Ledger.Used[BoundToolCalls], f.Ledger.Reserved(BoundToolCalls), len(f.Gates), f.Owned, f.WallMs, f.State, f.Opened, f.Decided}
 		if got != w {
 			t.Errorf("after record %d:\ngot  %+v\nwant %+v", seq, got, w)
 		}
@@ -254,7 +254,7 @@ func TestLedgerFold(t *testing.T) {
 				t.Errorf("used %v, want %v", f.Ledger.Used, c.used)
 			}
 			for _, name := range BoundNames() {
-				if got := f.Ledger.Held(name); got != c.held[name] {
+				if got := f.Ledger.Reserved(name); got != c.held[name] {
 					t.Errorf("held %s: %d, want %d", name, got, c.held[name])
 				}
 			}

@@ -25,7 +25,8 @@ type Metric struct {
 	TokensOut    int64 `json:"tokens_out"`
 	TokensCached int64 `json:"tokens_cached"`
 	CostUSD      USD   `json:"cost_usd"`
-	Exact        bool  `json:"exact"` // whoever used something has told how much, and what it cost
+	HeldUSD      USD   `json:"held_usd,omitzero"` // beside the cost, for attempts that were lost: nobody knows what they cost
+	Exact        bool  `json:"exact"`             // whoever used something has told how much, and what it cost
 	Retries      int64 `json:"retries"`
 	Gates        int64 `json:"gates"` // that were opened
 }
@@ -39,6 +40,7 @@ func (m *Metric) Add(n Metric) {
 	m.TokensOut += n.TokensOut
 	m.TokensCached += n.TokensCached
 	m.CostUSD += n.CostUSD
+	m.HeldUSD += n.HeldUSD
 	m.Exact = m.Exact && n.Exact
 	m.Retries += n.Retries
 	m.Gates += n.Gates
@@ -119,7 +121,7 @@ func (m *meter) step(path string) *stepMeter {
 	name := m.place(path)
 	s := m.steps[name]
 	if s == nil {
-		s = &stepMeter{row: MetricRow{Name: name, Metric: Metric{Exact: true}}}
+		s = &stepMeter{row: MetricRow{Name: name, Metric: Metric{Exact: true}}, ledger: Ledger{Holds: m.fold.Ledger.Holds}}
 		m.steps[name], m.order = s, append(m.order, s)
 	}
 	return s
@@ -154,9 +156,13 @@ func (m *meter) apply(e *Event) {
 		m.step(e.Path).ledger.suspend(e.Path)
 	case KindBoundReserved:
 		m.step(e.Path).ledger.reserve(e.Path, BodyOf[BoundReserved](e).By)
+	case KindBoundUsed:
+		m.step(e.Path).ledger.spent(e.Path, BodyOf[BoundUsed](e).SoFar)
+	case KindGateTaken:
+		m.step(AskerPath(InDoubt, e.Path)).ledger.decideDoubt(e.Path, m.fold.Given)
 	case KindRunContinued: // a segment begins while no call is under way
 		for _, s := range m.order {
-			s.ledger.carry(nil, nil)
+			s.ledger.carry(nil, nil, nil)
 		}
 	case KindIntentAttest, KindIntentFail, KindIntentCancel:
 		for _, s := range m.order {
@@ -185,7 +191,7 @@ func (m *meter) applyEffect(e *Event) {
 	s := m.step(path)
 	switch e.Kind {
 	case KindEffectIntended:
-		s.ledger.intend(e.Path, b.Reserve)
+		s.ledger.intend(e.Path, &b)
 		return
 	case KindEffectFailed:
 		s.row.Retries++
@@ -194,7 +200,7 @@ func (m *meter) applyEffect(e *Event) {
 		visit, _, _ := strings.Cut(e.Path, "/")
 		m.whole[visit] = true
 	}
-	s.ledger.settle(e.Path, b.Use)
+	s.ledger.finish(e.Path, &b)
 }
 
 // stageActivities are the calls that do a stage as a whole: those of a host of agents, and of
@@ -254,7 +260,8 @@ func (m *meter) report(run Run, now time.Time) RunMetrics {
 	for _, s := range m.order {
 		row := s.row
 		row.ModelCalls, row.ToolCalls, row.CostUSD = s.ledger.Used[BoundModelCalls], s.ledger.Used[BoundToolCalls], USD(s.ledger.Used[BoundCostUSD])
-		row.Exact = row.Exact && s.ledger.Lost[BoundCostUSD] == 0
+		row.HeldUSD = USD(s.ledger.Held[BoundCostUSD])
+		row.Exact = row.Exact && s.ledger.Lost[BoundCostUSD] == 0 && len(s.ledger.Held) == 0
 		if row.Metric == (Metric{Exact: true}) && len(row.Parts) == 0 {
 			continue // nothing was used there
 		}

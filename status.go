@@ -184,7 +184,7 @@ func (f *Fold) bounds(c Condition, now time.Time) BoundsStatus {
 		if _, already := shown[name]; already {
 			return
 		}
-		b := BoundStatus{Used: used[name], Reserved: f.Ledger.Held(name), Lost: f.Ledger.Lost[name]}
+		b := BoundStatus{Used: used[name], Held: f.Ledger.Held[name], Reserved: f.Ledger.Reserved(name), Lost: f.Ledger.Lost[name]}
 		b.Limit, b.Limited = f.Ledger.Limit[name]
 		shown[name] = b
 	}
@@ -192,6 +192,9 @@ func (f *Fold) bounds(c Condition, now time.Time) BoundsStatus {
 		show(name)
 	}
 	for name := range used {
+		show(name)
+	}
+	for name := range f.Ledger.Held {
 		show(name)
 	}
 	for _, reserve := range f.Ledger.Open {

@@ -81,7 +81,11 @@ func (v *View) heldCost(e *Event) (held map[string]int64) {
 	}
 	for path, reserve := range v.Ledger.Open {
 		if !v.Ledger.Suspended[path] {
-			put(&held, path, reserve[BoundCostUSD])
+			cost := reserve[BoundCostUSD]
+			if v.Ledger.Holds {
+				cost = v.Ledger.Known[path][BoundCostUSD]
+			}
+			put(&held, path, cost)
 		}
 	}
 	return held

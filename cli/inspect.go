@@ -67,6 +67,9 @@ func metricLine(r tipstaff.MetricRow) string {
 	if !r.Exact {
 		cost = "~" + cost
 	}
+	if r.HeldUSD > 0 {
+		cost += " + $" + r.HeldUSD.String() + " held"
+	}
 	return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%d\t%d", clean(r.Name), r.ModelCalls, r.ToolCalls, r.Invocations, r.TokensIn, r.TokensOut, r.TokensCached, cost, r.Retries, r.Gates)
 }
 
@@ -112,7 +115,11 @@ func (o *showOptions) showEvidence(ctx context.Context, svc tipstaff.Service, ru
 		for _, x := range b.Extensions {
 			raised = append(raised, x.By)
 		}
-		return []string{b.Name, b.Used, b.Limit, b.Reserved, timeText(b.WarnedAt), timeText(b.ExceededAt), strings.Join(raised, ", ")}
+		used := b.Used
+		if b.Held != "" {
+			used += " + " + b.Held + " held"
+		}
+		return []string{b.Name, used, b.Limit, b.Reserved, timeText(b.WarnedAt), timeText(b.ExceededAt), strings.Join(raised, ", ")}
 	})
 	if d := e.Delivery; d != nil {
 		fmt.Fprintln(o.out)

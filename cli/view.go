@@ -37,10 +37,13 @@ func (v view) bounds(wall time.Duration) (parts []string) {
 	if wall > 0 {
 		now[tipstaff.BoundWallTime] = wall.Milliseconds()
 	}
+	for name := range v.Ledger.Held {
+		now[name] += 0 // a bound of which nothing is used yet
+	}
 	for _, name := range slices.Sorted(maps.Keys(now)) {
-		if now[name] != 0 {
+		if now[name] != 0 || v.Ledger.Held[name] != 0 {
 			limit, limited := v.Ledger.Limit[name]
-			text := boundText(name, now[name], tipstaff.BoundStatus{Limit: limit, Limited: limited, Lost: v.Ledger.Lost[name]})
+			text := boundText(name, now[name], tipstaff.BoundStatus{Limit: limit, Limited: limited, Lost: v.Ledger.Lost[name], Held: v.Ledger.Held[name]})
 			if v.pipeline {
 				text = strings.TrimPrefix(ofPipeline(text), "max_") // a line is short
 			}
@@ -58,6 +61,9 @@ func boundText(name string, used int64, b tipstaff.BoundStatus) string {
 	}
 	if b.Lost > 0 {
 		text += " (" + amount(name, b.Lost) + " lost)"
+	}
+	if b.Held > 0 {
+		text += " (+ " + amount(name, b.Held) + " held)"
 	}
 	return text
 }

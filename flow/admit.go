@@ -38,8 +38,8 @@ func (do *doing) admit(act Activity) (Result, bool, error) {
 			return Result{}, true, err
 		}
 	}
-	if c.open { // lost with its drive: charged in full, once
-		d.past.settleCall(c, nil)
+	if c.open { // lost with its drive: that is settled once
+		d.past.loseCall(c)
 		do.lost = true
 	}
 	if !d.job.Deadline.IsZero() && !d.clock().Before(d.job.Deadline) {
@@ -48,7 +48,7 @@ func (do *doing) admit(act Activity) (Result, bool, error) {
 	if d.past.records >= MaxRecords {
 		return over(do.refuse(&Error{Code: CodeHistoryTooLong, Message: "this run has more than 100,000 records since it last continued"}, nil))
 	}
-	want := do.wanted()
+	want := do.wanted(act)
 	for k := 1; ; k++ {
 		name := do.refusedBound(want)
 		if name == "" {
@@ -56,11 +56,12 @@ func (do *doing) admit(act Activity) (Result, bool, error) {
 		}
 		e := do.beyond(name, want)
 		do.noteRefusal(name)
-		if !do.Ask {
+		// Nobody's run fails for what a crash may or may not have spent.
+		if !do.Ask && d.past.ledger.held[name] == 0 {
 			return over(do.refuse(e, want))
 		}
 		// Which bound stands in the way depends on time and on other branches.
-		q := do.boundGate(name)
+		q := do.boundGate(name, want)
 		dec, err := do.ask(join(do.at, numbered("bound", k)), q, GateDigest(q))
 		if err != nil {
 			return Result{}, true, err
@@ -68,8 +69,9 @@ func (do *doing) admit(act Activity) (Result, bool, error) {
 		if dec.Action != "extend" {
 			return over(do.refuse(e, want))
 		}
+		want = do.wanted(act)
 	}
-	d.past.ledger.hold(want)
+	d.past.ledger.reserve(want)
 	do.warn(want)
 	do.held = want
 	return Result{}, false, nil
@@ -90,14 +92,22 @@ func (do *doing) refuse(e *Error, wanted Use) (Result, error) {
 }
 
 // wanted is what the next attempt reserves.
-func (do *doing) wanted() Use {
-	if do.call.attempt > 0 || len(do.Prepaid) == 0 {
+func (do *doing) wanted(act Activity) Use {
+	var more Use
+	if act.Wants != nil {
+		d := do.b.d
+		more = act.Wants(Attempt{Run: d.job.Run, Path: do.at, Name: do.Name, N: do.call.attempt + 1, Class: do.Class, Input: do.Input, Local: do.Local}, d.past.ledger.left)
+	}
+	if len(more) == 0 && (do.call.attempt > 0 || len(do.Prepaid) == 0) {
 		return do.Reserve
 	}
-	want := Use{}
+	want := more.clone()
 	for name, n := range do.Reserve {
-		if n -= do.Prepaid[name]; n > 0 {
-			want[name] = n
+		if do.call.attempt == 0 {
+			n -= do.Prepaid[name]
+		}
+		if n > 0 {
+			want[name] += n
 		}
 	}
 	return want
@@ -127,7 +137,11 @@ func (do *doing) beyond(name string, want Use) *Error {
 		e.Message = fmt.Sprintf("the run may take %v and has taken %v", ms(l.limit[name]), do.b.d.wall().Round(time.Millisecond))
 	} else {
 		amount := func(n int64) string { return AmountText(name, n) }
-		e.Message = fmt.Sprintf("%s is limited to %s: %s used, %s in flight, %s more wanted", do.b.d.boundName(name), amount(l.limit[name]), amount(l.used[name]), amount(l.held[name]), amount(want[name]))
+		lost := ""
+		if n := l.held[name]; n > 0 {
+			lost = amount(n) + " held for attempts that were lost, "
+		}
+		e.Message = fmt.Sprintf("%s is limited to %s: %s used, %s%s in flight, %s more wanted", do.b.d.boundName(name), amount(l.limit[name]), amount(l.used[name]), lost, amount(l.reserved[name]), amount(want[name]))
 	}
 	return e
 }
@@ -141,15 +155,21 @@ func (d *drive) boundName(name string) string {
 
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-func (do *doing) boundGate(name string) Gate {
+func (do *doing) boundGate(name string, want Use) Gate {
+	l := &do.b.d.past.ledger
 	subject := struct {
 		Path   string `json:"path"`
 		Name   string `json:"name"`
 		Bound  string `json:"bound"`
 		Wanted Use    `json:"wanted"`
-	}{do.at, do.Name, name, do.wanted().clone()}
-	return Gate{Kind: "bound", Question: "The bound " + do.b.d.boundName(name) + " is reached. Extend it?", Subject: JSON(subject),
-		Actions: []string{"extend", "stop"}, Deny: "stop"}
+		Held   int64  `json:"held,omitempty"` // of the bound, for attempts that were lost
+	}{do.at, do.Name, name, want.clone(), l.held[name]}
+	question := "The bound " + do.b.d.boundName(name) + " is reached. Extend it?"
+	if held := subject.Held; held > 0 {
+		question = fmt.Sprintf("The bound %s is reached: of %s, %s are used and %s are held for attempts that were lost, of which nobody knows what they used. Extend it?",
+			do.b.d.boundName(name), AmountText(name, l.limit[name]), AmountText(name, l.used[name]), AmountText(name, held))
+	}
+	return Gate{Kind: "bound", Question: question, Subject: JSON(subject), Actions: []string{"extend", "stop"}, Deny: "stop"}
 }
 
 func (d *drive) noteExtension(g *gate) {
@@ -168,7 +188,7 @@ func (do *doing) warn(granted Use) {
 	var room [8]string
 	for _, name := range granted.appendNames(room[:0]) {
 		limit := d.past.ledger.limit[name] // 0: none, or nothing at all may be used
-		used := d.past.ledger.used[name] + d.past.ledger.held[name]
+		used := d.past.ledger.used[name] + d.past.ledger.held[name] + d.past.ledger.reserved[name]
 		if limit > 0 && used*5 >= limit*4 && !d.past.warned[name] {
 			d.past.warned[name] = true
 			d.put(Draft{Kind: KindBoundWarned, Path: do.at, Note: true, Body: JSON(BoundWarned{name, limit, used})})
@@ -196,6 +216,7 @@ func (do *doing) check(act Activity) *Error {
 		}()
 		return act.Check(&a.span, at)
 	}()
+	err = d.shorten(err)
 	d.mu.Lock()
 	delete(d.live, a)
 	if err == nil {

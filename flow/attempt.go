@@ -57,7 +57,7 @@ var (
 func (a *attempt) public() Attempt {
 	d := a.do.b.d
 	return Attempt{Run: d.job.Run, Path: a.do.at, Name: a.do.Name, N: a.n, Class: a.class, Input: a.do.Input, Local: a.do.Local,
-		Key: IdempotencyKey(d.job.Run, a.do.at, d.segment), Note: a.note, Tell: a.tell, Reserve: a.reserve, Left: a.leftOf, Sync: d.syncs}
+		Key: IdempotencyKey(d.job.Run, a.do.at, d.segment), Note: a.note, Tell: a.tell, Reserved: a.do.call.reserve, Reserve: a.reserve, Left: a.leftOf, Held: a.heldOf, Spent: a.spent, Sync: d.syncs}
 }
 
 // note appends a record for people; replay skips it.
@@ -118,10 +118,12 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 		r = do.awaitReturn(a)
 	}
 
+	took := time.Since(began)
+	r.err = d.shorten(r.err)
 	d.mu.Lock()
 	a.left = true
 	delete(d.live, a)
-	return r.done, time.Since(began), r.err
+	return r.done, took, r.err
 }
 
 // begin runs the activity, unless its scope closed or its time ran out before it was

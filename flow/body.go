@@ -28,6 +28,7 @@ const (
 	KindBoundRefused  = "bound.refused"
 	KindBoundExtended = "bound.extended"
 	KindBoundReserved = "bound.reserved"
+	KindBoundUsed     = "bound.used"
 
 	KindRunStarted             = "run.started"
 	KindRunResumed             = "run.resumed"
@@ -75,6 +76,7 @@ type Effect struct {
 	Value   json.RawMessage `json:"value,omitempty"`
 	Ms      *int64          `json:"ms,omitempty"` // of an outcome
 	Use     Use             `json:"use,omitempty"`
+	Held    Use             `json:"held,omitempty"`    // elsewhere, for what was lost there
 	Wanted  Use             `json:"wanted,omitempty"`  // of a refused reservation
 	By      string          `json:"by,omitempty"`      // who decided the outcome
 	RetryAt Time            `json:"retry_at,omitzero"` // of a failed attempt
@@ -107,6 +109,7 @@ func (b *Effect) encode() json.RawMessage {
 		o.number("ms", *b.Ms)
 	}
 	o.use("use", b.Use)
+	o.use("held", b.Held)
 	o.use("wanted", b.Wanted)
 	o.text("by", b.By)
 	if !b.RetryAt.IsZero() {
@@ -162,9 +165,10 @@ func (o *object) use(name string, u Use) {
 
 // EffectLost is the body of effect.lost.
 type EffectLost struct {
-	Attempt int    `json:"attempt"`
-	Sent    Time   `json:"sent"`            // when it was made
-	Known   *Error `json:"known,omitempty"` // the error with which it ended; nil: its process ended first
+	Attempt int      `json:"attempt"`
+	Sent    Time     `json:"sent"`            // when it was made
+	Known   *Error   `json:"known,omitempty"` // the error with which it ended; nil: its process ended first
+	Keep    []string `json:"keep,omitempty"`  // digests of blobs that it names
 }
 
 // EffectGiven is the body of effect.given: the outcome of an attempt, brought by
@@ -176,6 +180,7 @@ type EffectGiven struct {
 	Value   json.RawMessage `json:"value,omitempty"`
 	Error   *Error          `json:"error,omitempty"` // that the attempt failed with; nil: it did not
 	Use     Use             `json:"use,omitempty"`
+	Keep    []string        `json:"keep,omitempty"` // digests of blobs that it names
 }
 
 // GateOpened is the body of policy.gate.
@@ -311,6 +316,12 @@ type BoundReserved struct {
 	By Use `json:"by"`
 }
 
+// BoundUsed is the body of bound.used: what an attempt under way is known to have used,
+// in all.
+type BoundUsed struct {
+	SoFar Use `json:"so_far"`
+}
+
 // RunStarted is the body of run.started and run.resumed.
 type RunStarted struct {
 	Epoch int64  `json:"epoch"`
@@ -352,6 +363,7 @@ type RunInterrupted struct {
 type RunContinued struct {
 	State  json.RawMessage `json:"state"`
 	Used   Use             `json:"used"`
+	Held   Use             `json:"held,omitempty"`
 	Limit  Use             `json:"limit"`
 	WallMs *int64          `json:"wall_ms,omitempty"`
 	T      Time            `json:"t,omitzero"`     // of the clock; zero: nothing was driven before
@@ -364,10 +376,12 @@ type RunForked struct {
 	Seq        int64            `json:"seq"`
 	Checkpoint string           `json:"checkpoint,omitempty"` // of a pipeline
 	Counters   Use              `json:"counters"`
+	Held       Use              `json:"held,omitempty"`
 	Limit      Use              `json:"limit,omitempty"`
 	WallMs     *int64           `json:"wall_ms,omitempty"`
 	Value      json.RawMessage  `json:"value,omitempty"` // what was edited in going back; it may be large
 	Raised     map[string]int64 `json:"raised,omitempty"`
+	Ceiling    Use              `json:"ceiling,omitempty"` // for what is raised: of the manifest by then, where that is another
 	By         string           `json:"by"`
 }
 

@@ -149,7 +149,7 @@ func TestPrepaidInPart(t *testing.T) {
 		_, err := fc.Do(c)
 		return err
 	})
-	used, _ := flow.Totals(flow.History{Records: records}, nil)
+	used := flow.Totals(flow.History{Records: records}, nil).Used
 	if diff := cmp.Diff(flow.Use{"tokens": 3, "other": 2}, used); diff != "" {
 		t.Errorf("used (-want +got):\n%s", diff)
 	}

@@ -21,19 +21,19 @@ func (f Fault) String() string { return fmt.Sprintf("record %d at %q: %s", f.Seq
 // the limits with which further segments begin, in their order; where none are
 // given, those in force go on.
 func Conform(h History, limits Use, later ...Use) []Fault {
-	c := newConformity(limits)
+	c := newConformity(limits, h.Holds)
 	c.later = later
 	c.history(h)
 	return c.faults
 }
 
 // Totals is the ledger after the last record of h, as it stands if nothing more
-// comes: what is in flight there is charged.
-func Totals(h History, limits Use) (used, limit Use) {
-	c := newConformity(limits)
+// comes: what is in flight there is charged or held.
+func Totals(h History, limits Use) Tally {
+	c := newConformity(limits, h.Holds)
 	c.history(h)
-	c.past.chargeLost()
-	return c.past.ledger.used, c.past.ledger.limit
+	c.past.loseOpen()
+	return c.past.ledger.tally()
 }
 
 type conformity struct {
@@ -63,8 +63,8 @@ type resolution struct {
 	GateResolved
 }
 
-func newConformity(limits Use) *conformity {
-	c := &conformity{past: newPast(limits), limits: limits, settled: map[string]resolution{}}
+func newConformity(limits Use, holds bool) *conformity {
+	c := &conformity{past: newPast(limits, holds), limits: limits, settled: map[string]resolution{}}
 	c.begin()
 	return c
 }
@@ -99,10 +99,11 @@ func (c *conformity) record(r Record) {
 	c.epoch = max(c.epoch, r.Epoch)
 	var effect *Effect
 	switch {
+	case r.Note && r.Kind == KindBoundReserved:
+		c.granted(r)
+	case r.Note && r.Kind == KindBoundUsed:
+		c.spent(r)
 	case r.Note:
-		if r.Kind == KindBoundReserved {
-			c.granted(r)
-		}
 	case r.N > 0:
 		if r.N != c.emitted[r.Path]+1 {
 			c.fault(r, "event %d follows event %d", r.N, c.emitted[r.Path])
@@ -219,9 +220,12 @@ func (c *conformity) continued(r Record) {
 	if json.Unmarshal(r.Body, &b) != nil || c.past.records == 0 {
 		return // the first record of a segment: its totals are those of the one before
 	}
-	c.past.chargeLost()
+	c.past.loseOpen()
 	if diff := differs(b.Used, c.past.ledger.used); diff != "" {
 		c.fault(r, "used %s is not the sum of what was recorded", diff)
+	}
+	if diff := differs(b.Held, c.past.ledger.held); diff != "" {
+		c.fault(r, "held %s is not the sum of what was lost", diff)
 	}
 	want := c.past.ledger.limit
 	if len(c.later) > 0 {
@@ -240,10 +244,15 @@ func (c *conformity) forked(r Record) {
 		return
 	}
 	if b.Counters != nil {
-		c.past.chargeLost()
+		c.past.loseOpen()
 		for _, name := range c.past.ledger.used.names() {
 			if used := c.past.ledger.used[name]; b.Counters[name] < used {
 				c.fault(r, "it begins with %d %s used, but its base had used %d", b.Counters[name], name, used)
+			}
+		}
+		for _, name := range c.past.ledger.held.names() {
+			if all := c.past.ledger.used[name] + c.past.ledger.held[name]; b.Counters[name]+b.Held[name] < all {
+				c.fault(r, "it begins with %d %s used or held, but its base had %d", b.Counters[name]+b.Held[name], name, all)
 			}
 		}
 	}
@@ -266,11 +275,23 @@ func (c *conformity) granted(r Record) {
 	c.fits(r, &c.past.ledger, by)
 }
 
+// spent checks what an attempt is said to have used while it ran.
+func (c *conformity) spent(r Record) {
+	if t := c.effects[r.Path]; t == nil || !t.open {
+		c.fault(r, "a use is told, but no attempt is under way")
+	}
+	for name, n := range spentOf(r) {
+		if n < 0 || !Estimated(name) {
+			c.fault(r, "%d %s is nothing that an attempt under way can tell", n, name)
+		}
+	}
+}
+
 // fits checks a grant against the ledger as it stood then.
 func (c *conformity) fits(r Record, l *ledger, wanted Use) {
 	if name := l.refuses(wanted); name != "" {
-		c.fault(r, "%s was granted beyond its bound: limit %d, used %d, held %d, wanted %d",
-			name, l.limit[name], l.used[name], l.held[name], wanted[name])
+		c.fault(r, "%s was granted beyond its bound: limit %d, used %d, held %d, reserved %d, wanted %d",
+			name, l.limit[name], l.used[name], l.held[name], l.reserved[name], wanted[name])
 	}
 }
 
@@ -347,8 +368,8 @@ func (c *conformity) intended(r Record, b *Effect, t *effectTrace) {
 	t.last, t.class, t.open = b.Attempt, b.Class, true
 	l := c.past.ledger // as it stands when this attempt is granted
 	if former := c.past.calls[r.Path]; former != nil {
-		l = ledger{l.limit, l.used.clone(), l.held.clone()}
-		l.settle(former.reserve, nil)
+		l.used, l.held, l.reserved = l.used.clone(), l.held.clone(), l.reserved.clone()
+		l.settle(former.reserve, former.known, Lost)
 	}
 	c.fits(r, &l, b.Reserve)
 }
@@ -429,9 +450,12 @@ func (c *conformity) refusal(r Record, b *Effect) {
 	}
 	l := &c.past.ledger
 	name := b.Error.Bound
-	limit, bounded := l.limit[name]
-	if !bounded || l.used[name]+l.held[name]+b.Wanted[name] <= limit {
-		c.fault(r, "%s was refused although it fitted: limit %d, used %d, held %d, wanted %d",
-			name, limit, l.used[name], l.held[name], b.Wanted[name])
+	left, bounded := l.left(name)
+	switch {
+	case !bounded || b.Wanted[name] <= left:
+		c.fault(r, "%s was refused although it fitted: limit %d, used %d, held %d, reserved %d, wanted %d",
+			name, l.limit[name], l.used[name], l.held[name], l.reserved[name], b.Wanted[name])
+	case l.held[name] > 0:
+		c.fault(r, "%s was refused, and nobody was asked about the %d that are held for attempts that were lost", name, l.held[name])
 	}
 }

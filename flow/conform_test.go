@@ -118,16 +118,16 @@ func TestConformFindsWhatNoEngineWrites(t *testing.T) {
 		{"finished as the one after the next", lines{intended, `effect.finished a {"attempt":3,"error":{"code":"x","not_sent":true}}`}, "finished as attempt 3 after attempt 1"},
 
 		{"all that is allowed", lines{with(intended, `"reserve":{"calls":3}`)}, ""},
-		{"one more", lines{with(intended, `"reserve":{"calls":4}`)}, "calls was granted beyond its bound: limit 3, used 0, held 0, wanted 4"},
-		{"together too much", lines{with(intended, `"reserve":{"calls":2}`), put(with(intended, `"reserve":{"calls":2}`), "intended a", "intended b")}, "calls was granted beyond its bound: limit 3, used 0, held 2, wanted 2"},
+		{"one more", lines{with(intended, `"reserve":{"calls":4}`)}, "calls was granted beyond its bound: limit 3, used 0, held 0, reserved 0, wanted 4"},
+		{"together too much", lines{with(intended, `"reserve":{"calls":2}`), put(with(intended, `"reserve":{"calls":2}`), "intended a", "intended b")}, "calls was granted beyond its bound: limit 3, used 0, held 0, reserved 2, wanted 2"},
 		{"what was used counts", lines{with(intended, `"reserve":{"calls":1}`), with(finished, `"use":{"calls":2}`), put(with(intended, `"reserve":{"calls":2}`), "intended a", "intended b")},
-			"calls was granted beyond its bound: limit 3, used 2, held 0, wanted 2"},
+			"calls was granted beyond its bound: limit 3, used 2, held 0, reserved 0, wanted 2"},
 		{"what was not used is free again", lines{with(intended, `"reserve":{"calls":3}`), with(finished, `"use":{"calls":0}`), put(with(intended, `"reserve":{"calls":3}`), "intended a", "intended b")}, ""},
 		{"a lost attempt is charged", lines{with(intended, `"reserve":{"calls":2}`), put(with(intended, `"reserve":{"calls":2}`), `"attempt":1`, `"attempt":2`)},
-			"calls was granted beyond its bound: limit 3, used 2, held 0, wanted 2"},
+			"calls was granted beyond its bound: limit 3, used 2, held 0, reserved 0, wanted 2"},
 		{"a lost attempt, and what is left", lines{with(intended, `"reserve":{"calls":2}`), put(with(intended, `"reserve":{"calls":1}`), `"attempt":1`, `"attempt":2`)}, ""},
 		{"more, for an attempt", lines{intended, `note bound.reserved a {"by":{"calls":3}}`}, ""},
-		{"more than there is", lines{intended, `note bound.reserved a {"by":{"calls":4}}`}, "calls was granted beyond its bound: limit 3, used 0, held 0, wanted 4"},
+		{"more than there is", lines{intended, `note bound.reserved a {"by":{"calls":4}}`}, "calls was granted beyond its bound: limit 3, used 0, held 0, reserved 0, wanted 4"},
 		{"less than nothing", lines{intended, `note bound.reserved a {"by":{"calls":-1}}`}, "flow: -1 calls cannot be reserved: amounts are not negative"},
 		{"more time", lines{intended, `note bound.reserved a {"by":{"` + WallTime + `":1}}`}, "flow: " + WallTime + " is measured and cannot be reserved"},
 		{"more, for nobody", lines{`note bound.reserved a {"by":{"calls":1}}`}, "more is reserved, but no attempt is under way"},
@@ -135,16 +135,16 @@ func TestConformFindsWhatNoEngineWrites(t *testing.T) {
 		{"more, after a failure", lines{intended, `effect.failed a {"attempt":1}`, `note bound.reserved a {"by":{"calls":1}}`}, "more is reserved, but no attempt is under way"},
 		{"a note of somebody else", lines{`note effect.finished a {}`}, ""},
 		{"a refusal that is right", lines{refusedFor("calls", 4)}, ""},
-		{"a refusal of what fits", lines{refusedFor("calls", 3)}, "calls was refused although it fitted: limit 3, used 0, held 0, wanted 3"},
+		{"a refusal of what fits", lines{refusedFor("calls", 3)}, "calls was refused although it fitted: limit 3, used 0, held 0, reserved 0, wanted 3"},
 		{"a refusal beside what is held", lines{put(with(intended, `"reserve":{"calls":2}`), "intended a", "intended b"), refusedFor("calls", 2)}, ""},
-		{"a refusal of what is not limited", lines{refusedFor("tokens", 3)}, "tokens was refused although it fitted: limit 0, used 0, held 0, wanted 3"},
+		{"a refusal of what is not limited", lines{refusedFor("tokens", 3)}, "tokens was refused although it fitted: limit 0, used 0, held 0, reserved 0, wanted 3"},
 		{"a refusal because of time", lines{refusedFor(WallTime, 3)}, ""},
 		{"a refusal that a person gave", lines{
 			put(put(asked, "gate g", "gate a/bound#1"), `"gate_kind":"question"`, `"gate_kind":"question"`), put(resolved, `"go"`, `"stop"`), put(taken, "taken g", "taken a/bound#1"),
 			refusedFor("calls", 3)}, ""},
 		{"a refusal after an extension", lines{
 			put(asked, "gate g", "gate a/bound#1"), put(resolved, `"go"`, `"extend"`), put(taken, "taken g", "taken a/bound#1"),
-			refusedFor("calls", 3)}, "calls was refused although it fitted: limit 3, used 0, held 0, wanted 3"},
+			refusedFor("calls", 3)}, "calls was refused although it fitted: limit 3, used 0, held 0, reserved 0, wanted 3"},
 
 		{"a gate", lines{asked, resolved, taken}, ""},
 		{"a gate that shows something else", lines{put(asked, "ASKS", "sha256:x")}, "what it shows has the digest " + GateDigest(Gate{Kind: "question", Question: "Go?", Subject: json.RawMessage(`{}`), Actions: []string{"go", "no"}, Deny: "no"}) + ", not sha256:x"},
@@ -197,7 +197,7 @@ func TestConformFindsWhatNoEngineWrites(t *testing.T) {
 		{"a segment that forgets what was lost", lines{with(intended, `"reserve":{"calls":1}`), `run.continued - {"used":{},"limit":{"calls":3}}`}, "used calls is not the sum of what was recorded"},
 		{"a segment with more", lines{intended, finished, `run.continued - {"used":{},"limit":{"calls":4}}`}, "the limit of calls is not the one that was in force"},
 		{"a segment that is the first to be seen", lines{`run.continued - {"used":{"calls":2},"limit":{"calls":9}}`, with(intended, `"reserve":{"calls":7}`)}, ""},
-		{"totals go on", lines{`run.continued - {"used":{"calls":2},"limit":{"calls":3}}`, with(intended, `"reserve":{"calls":2}`)}, "calls was granted beyond its bound: limit 3, used 2, held 0, wanted 2"},
+		{"totals go on", lines{`run.continued - {"used":{"calls":2},"limit":{"calls":3}}`, with(intended, `"reserve":{"calls":2}`)}, "calls was granted beyond its bound: limit 3, used 2, held 0, reserved 0, wanted 2"},
 	} {
 		h := History{Records: told(t, c.lines...), Blob: func(string) ([]byte, error) { return nil, errors.New("lost") }}
 		var got []string
@@ -248,8 +248,8 @@ func TestConformOfForks(t *testing.T) {
 func TestTotalsChargeWhatIsInFlight(t *testing.T) {
 	h := History{Records: told(t, with(intended, `"reserve":{"calls":1,"tokens":5}`), with(finished, `"use":{"tokens":7}`),
 		put(with(intended, `"reserve":{"calls":2}`), "intended a", "intended b"))}
-	used, limit := Totals(h, Use{"calls": 9})
-	if diff := cmp.Diff(Use{"calls": 3, "tokens": 7}, used) + cmp.Diff(Use{"calls": 9}, limit); diff != "" {
+	all := Totals(h, Use{"calls": 9})
+	if diff := cmp.Diff(Tally{Used: Use{"calls": 3, "tokens": 7}, Held: Use{}, Limit: Use{"calls": 9}}, all); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -197,7 +197,7 @@ func (do *doing) attempt(act Activity) (Result, bool, error) {
 	d, c := do.b.d, do.call
 	if !c.suspended { // else it is entered again, with what it holds
 		c.attempt++
-		c.class, c.open, c.intended, c.reserve = do.Class, true, false, do.held
+		c.class, c.open, c.intended, c.reserve, c.known = do.Class, true, false, do.held, nil
 		if do.Class == Once || len(do.held) > 0 || do.lost {
 			// The drive may have failed while the intent was written: then nobody could
 			// record what becomes of the attempt.

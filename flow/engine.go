@@ -160,7 +160,7 @@ const (
 )
 
 func newDrive(e *engine, job Job, lease Lease) *drive {
-	d := &drive{engine: e, job: job, lease: lease, began: time.Now(), mu: e.newLock(), past: newPast(job.Limits), unwatch: func() {},
+	d := &drive{engine: e, job: job, lease: lease, began: time.Now(), mu: e.newLock(), past: newPast(job.Limits, job.Holds), unwatch: func() {},
 		places: map[string]*place{}, root: &scope{}, running: 1, blocked: map[*waiter]struct{}{}, live: map[*attempt]struct{}{}}
 	d.syncs = d.sync
 	return d
@@ -181,6 +181,7 @@ func (d *drive) load(ctx context.Context) error {
 }
 
 func (d *drive) begin(h History) error {
+	h.Holds = d.job.Holds
 	p, err := foldHistory(h, d.job.Limits)
 	if err != nil {
 		return err
@@ -309,7 +310,7 @@ func (p *panicked) Error() string { return fmt.Sprintf("panic: %v\n%s", p.value,
 // conclude turns the end of the flow into the end of the drive.
 func (d *drive) conclude(value json.RawMessage, err error, b *branch) Outcome {
 	d.mu.Lock()
-	out := Outcome{Value: value, Err: err, Used: d.past.ledger.used.clone(), Limit: d.past.ledger.limit.clone(),
+	out := Outcome{Value: value, Err: err, Tally: d.past.ledger.tally(),
 		Replayed: d.replayed, Live: d.lives, InDoubt: d.inDoubt()}
 	gates := d.openGates()
 	for _, g := range gates {
@@ -354,7 +355,7 @@ func (d *drive) conclude(value json.RawMessage, err error, b *branch) Outcome {
 // job's Finish says. A run that cannot be ended now stays open: the next drive
 // replays it and ends it.
 func (d *drive) finish(out Outcome, gates []*gate) Outcome {
-	out.Used = d.account()
+	out.Tally = d.account()
 	if d.mode != performing {
 		return out
 	}
@@ -370,12 +371,13 @@ func (d *drive) finish(out Outcome, gates []*gate) Outcome {
 	return out
 }
 
-// account is what an ended run has used, with what was cut off when it ended.
-func (d *drive) account() Use {
+// account closes the ledger of a run or segment that has ended, with what was cut off
+// then.
+func (d *drive) account() Tally {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.past.chargeLost()
-	return d.past.ledger.used.clone()
+	d.past.loseOpen()
+	return d.past.ledger.tally()
 }
 
 func (d *drive) end(out Outcome, gates []*gate) error {
@@ -467,8 +469,7 @@ func reasonOf(err error) string {
 func (d *drive) nextSegment(state json.RawMessage, wasCut bool) (Outcome, bool) {
 	if d.mode != performing {
 		// A replay sees one segment: its end is that the flow asked to continue.
-		return Outcome{Status: Completed, Value: state, Used: d.account(), Limit: d.past.ledger.limit.clone(),
-			Replayed: d.replayed}, true
+		return Outcome{Status: Completed, Value: state, Tally: d.account(), Replayed: d.replayed}, true
 	}
 	next, err := d.askNext(state, wasCut)
 	if err == nil {
@@ -505,12 +506,12 @@ func (d *drive) openSegment(next Segment, wasCut bool) error {
 	if len(next.State) == 0 {
 		next.State = json.RawMessage("null")
 	}
-	d.past.chargeLost()
+	d.past.loseOpen()
 	if next.Limits == nil {
 		next.Limits = Use{}
 	}
 	wall := d.wall().Milliseconds()
-	b := RunContinued{State: next.State, Used: d.past.ledger.used, Limit: next.Limits, WallMs: &wall, T: Time{d.clock()}, Keep: next.Keep}
+	b := RunContinued{State: next.State, Used: d.past.ledger.used, Held: d.past.ledger.held, Limit: next.Limits, WallMs: &wall, T: Time{d.clock()}, Keep: next.Keep}
 	drafts = append(append(drafts, next.Before...), Draft{Kind: KindRunContinued, Body: JSON(b)})
 	if wasCut && d.ending == cut { // from here on a correction is another one, which cuts the next segment
 		d.ending = notEnding
@@ -519,8 +520,9 @@ func (d *drive) openSegment(next Segment, wasCut bool) error {
 		return err
 	}
 	old := d.past
-	p := newPast(next.Limits)
+	p := newPast(next.Limits, d.job.Holds)
 	p.ledger.used.add(old.ledger.used)
+	p.ledger.held.add(old.ledger.held)
 	p.state, p.last, p.warned, p.latest = next.State, old.last, old.warned, old.latest
 	p.wall = old.wall
 	d.past, d.places = p, map[string]*place{}

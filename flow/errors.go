@@ -65,7 +65,59 @@ type Error struct {
 	Retry    bool            `json:"retry,omitempty"`    // may be tried again
 	NotSent  bool            `json:"not_sent,omitempty"` // surely not done
 	Answered bool            `json:"answered,omitempty"` // a definite answer
+	Whole    string          `json:"whole,omitempty"`    // digest of the blob with all of a message that was cut
 	After    time.Duration   `json:"-"`                  // the least delay before a retry; recorded as after_ms
+}
+
+// MostMessage is how many bytes of the text of an error are recorded and told. The whole
+// of a longer one is a blob of its run.
+const MostMessage = 4 << 10
+
+// CutText is the beginning and the end of the text of an error that is too long to be
+// told. whole is the digest of all of it; "": nobody has that.
+func CutText(text, whole string) string {
+	if len(text) <= MostMessage {
+		return text
+	}
+	cut := fmt.Sprintf("\n[… cut: %d bytes in all", len(text))
+	if whole != "" {
+		cut += ", which show --artifact " + whole + " prints"
+	}
+	cut += " …]\n"
+	room := MostMessage - len(cut)
+	return strings.ToValidUTF8(text[:room/2], "") + cut + strings.ToValidUTF8(text[len(text)-room/2:], "")
+}
+
+// Shortened is e with a text that a record can have. keep stores the whole of a longer
+// one, durably, and returns its digest; nil: it is not kept.
+func (e *Error) Shortened(keep func([]byte) (string, error)) *Error {
+	if len(e.Message) <= MostMessage {
+		return e
+	}
+	c := *e
+	if keep != nil {
+		c.Whole, _ = keep([]byte(e.Message)) // the error itself matters more than all of its text
+	}
+	c.Message = CutText(e.Message, c.Whole)
+	return &c
+}
+
+// shortened is an error of an activity whose text was too long.
+type shortened struct {
+	error
+	as *Error
+}
+
+func (s *shortened) Error() string { return s.as.Error() }
+func (s *shortened) Unwrap() error { return s.error }
+
+// As makes the error that is recorded the first one in the chain.
+func (s *shortened) As(target any) bool {
+	e, ok := target.(**Error)
+	if ok {
+		*e = s.as
+	}
+	return ok
 }
 
 // errorJSON is an Error with its delay as it is recorded.

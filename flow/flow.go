@@ -100,6 +100,7 @@ type Use map[string]int64
 const (
 	WallTime = "wall_time" // measured, never reserved
 	CostUSD  = "cost_usd"
+	Tokens   = "tokens"
 )
 
 // Result is a call's recorded outcome, given also beside an error.
@@ -176,6 +177,10 @@ type Activity struct {
 	// like any other once attempt, but when the run is cancelled or the process is told
 	// to stop. Optional.
 	Awaited func(Attempt) bool
+	// Wants is what an attempt is to reserve beside what its call says, given what the run
+	// has left of a bound (false: it has no limit). It is asked whenever an attempt is to
+	// begin, and must not block. Optional.
+	Wants func(a Attempt, left func(bound string) (int64, bool)) Use
 	// Prompt promises that Run, for this attempt, returns as soon as its context
 	// ends. It is then run on the goroutine of its branch; a drive that no longer
 	// waits for it ends its context. Optional.
@@ -195,6 +200,8 @@ type Attempt struct {
 	// Tell hands an event to whoever looks at this moment. It is not recorded, and
 	// may be lost.
 	Tell func(Event)
+	// Reserved is what it holds from its beginning. It is not to be changed.
+	Reserved Use
 	// Reserve holds more for this attempt, all of it or none. A bound that does not
 	// permit it is an *Error with code bound_exceeded, and an attempt that is over
 	// holds nothing more. What it reports at its end is charged, else all that it
@@ -204,6 +211,11 @@ type Attempt struct {
 	// Left is what the run may still use of a bound, beside what is held; false: it has
 	// none. Another branch may take it at any moment.
 	Left func(bound string) (int64, bool)
+	// Held is what the run holds of a bound for attempts that were lost.
+	Held func(bound string) int64
+	// Spent tells what this attempt has used of money so far, in all. If it is lost, so
+	// much is charged, and the rest of what it reserved is held.
+	Spent func(soFar Use)
 	// Sync returns when the notes and grants so far are durable.
 	Sync func() error
 }
@@ -212,6 +224,7 @@ type Attempt struct {
 type Done struct {
 	Value json.RawMessage
 	Use   Use      // nil: the reservation is charged
+	Held  Use      // what is held elsewhere for what was lost there
 	Keep  []string // digests of blobs that the value, or the error, names
 }
 
@@ -284,6 +297,7 @@ type History struct {
 	Base    []Record
 	Records []Record
 	Ended   Status // completed, failed or cancelled; "" while the run is open
+	Holds   bool   // as in [Job]
 	// Blob returns a payload that a record names by digest. nil: there are none.
 	Blob func(digest string) ([]byte, error)
 }
@@ -330,9 +344,15 @@ type Job struct {
 	Input     json.RawMessage
 	Acts      map[string]Activity
 	Limits    Use
-	Deadline  time.Time           // zero: none
-	Linger    time.Duration       // delays the park transaction; <0: until an answer
-	Redact    func([]byte) []byte // every byte that leaves an activity passes it; nil: none
+	// Holds: the money that an attempt had reserved which was lost is held, and not charged,
+	// and whoever needs it is asked for an extension.
+	Holds    bool
+	Deadline time.Time           // zero: none
+	Linger   time.Duration       // delays the park transaction; <0: until an answer
+	Redact   func([]byte) []byte // every byte that leaves an activity passes it; nil: none
+	// Keep stores what is too long for a record, durably, and returns its digest. nil: the
+	// text of such an error is cut and the whole of it lost.
+	Keep func([]byte) (string, error)
 	// BoundName is what a bound is called where people are told of it; nil: by its name.
 	BoundName func(string) string
 	// Finish gives the terminal envelope, and what precedes it. If it cannot, the
@@ -389,6 +409,13 @@ const (
 // Terminal reports whether a run that ended so is over.
 func (s Status) Terminal() bool { return s == Completed || s == Failed || s == Cancelled }
 
+// Tally is where the bounds of a run stand.
+type Tally struct {
+	Used  Use
+	Held  Use // for attempts that were lost: nobody knows what they used
+	Limit Use
+}
+
 // Outcome is what became of a drive.
 type Outcome struct {
 	Status
@@ -398,8 +425,7 @@ type Outcome struct {
 	Gates    []string // ids of the gates that were open
 	InDoubt  []string // paths of once calls that were never settled
 	WakeAt   time.Time
-	Used     Use // of a run that has ended, with what was cut off then
-	Limit    Use
+	Tally        // of a run that has ended, with what was cut off then
 	Replayed int // calls, waits and sleeps served from records
 	Live     int // and those performed
 }

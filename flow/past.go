@@ -39,6 +39,7 @@ type call struct {
 	intended     bool // of the open attempt: there is an effect.intended
 	suspended    bool // until it has an outcome: every drive enters the same attempt
 	reserve      Use  // of the open attempt; nil: there is none, or it holds nothing
+	known        Use  // what the open attempt is known to have used
 	failures     int  // attempts that are recorded as failed
 	retryAt      time.Time
 	inputKnown   bool        // some record has the input
@@ -54,7 +55,7 @@ type call struct {
 	ms    int64
 	by    string
 
-	charged, forfeit int64 // of cost_usd, for all attempts; of that, where nothing was reported
+	charged, forfeit int64 // of cost_usd, for all attempts; of that, where nothing was reported. What is held is in neither
 
 	asked     bool
 	as        Class // that it was asked for with
@@ -105,11 +106,11 @@ type closed struct {
 	asked   bool
 }
 
-func newPast(limits Use) *past {
+func newPast(limits Use, holds bool) *past {
 	return &past{
 		calls: map[string]*call{}, gates: map[string]*gate{}, byID: map[string]*gate{},
 		emits: map[emitKey]*mark{}, timers: map[string]*timer{}, clocks: map[string]*clock{},
-		groups: map[string]*closed{}, ledger: newLedger(limits), warned: map[string]bool{},
+		groups: map[string]*closed{}, ledger: newLedger(limits, holds), warned: map[string]bool{},
 	}
 }
 
@@ -121,7 +122,7 @@ func (p *past) isEmpty() bool {
 // foldHistory reads a segment. Of a fork's base it takes what the flow owns, the
 // decisions that were taken and what was used; time goes on from there.
 func foldHistory(h History, limits Use) (*past, error) {
-	p := newPast(limits)
+	p := newPast(limits, h.Holds)
 	for _, r := range h.Base {
 		if !inherited(r.Kind, r.N) {
 			p.reach(r.At)
@@ -149,10 +150,10 @@ func (p *past) leaveBase(limits Use) {
 }
 
 // inherited tells what a fork takes over from its source. Of the base's notes it
-// is what attempts were granted; ownership, cancels and ends stay behind.
+// is what attempts were granted and used; ownership, cancels and ends stay behind.
 func inherited(kind string, n int) bool {
 	switch kind {
-	case KindRunContinued, KindRunForked, KindBoundReserved, KindEffectGiven:
+	case KindRunContinued, KindRunForked, KindBoundReserved, KindBoundUsed, KindEffectGiven:
 		return true
 	}
 	return Closes(kind) || Owned(kind, n)
@@ -224,7 +225,18 @@ func (p *past) addNote(r Record) {
 		if c := p.calls[r.Path]; c != nil && !c.done {
 			p.holdMore(c, grantOf(r))
 		}
+	case KindBoundUsed:
+		if c := p.calls[r.Path]; c != nil && c.open {
+			c.known = spentOf(r)
+		}
 	}
+}
+
+// spentOf is what an attempt was known to have used while it ran.
+func spentOf(r Record) Use {
+	var b BoundUsed
+	_ = json.Unmarshal(r.Body, &b) // what cannot be read is not known
+	return b.SoFar
 }
 
 // grantOf is what an attempt was granted while it ran.
@@ -311,22 +323,25 @@ func (p *past) addEffect(r Record, b *Effect) {
 	if b.Input != nil {
 		c.inputKnown = true
 	}
+	if p.ledger.holds && c.open && b.Attempt > c.attempt {
+		p.loseCall(c) // which the refusal of the next attempt alone tells
+	}
 	c.attempt = max(c.attempt, b.Attempt)
 	switch r.Kind {
 	case KindEffectIntended:
-		p.settleCall(c, nil) // of a former attempt that was lost: it is charged in full
+		p.loseCall(c) // of a former attempt
 		c.reclassed = c.reclassed || c.class != "" && c.class != b.Class
-		c.class, c.open, c.intended, c.suspended, c.reserve = b.Class, true, true, false, b.Reserve
+		c.class, c.open, c.intended, c.suspended, c.reserve, c.known = b.Class, true, true, false, b.Reserve, nil
 		c.retryAt, c.sent = time.Time{}, r.At
-		p.ledger.hold(b.Reserve)
+		p.ledger.reserve(b.Reserve)
 	case KindEffectFailed:
-		p.settleCall(c, b.Use)
+		p.settleCall(c, b)
 		c.failures++
 		c.retryAt = b.RetryAt.Time
 	case KindEffectSuspended:
 		c.suspended = true
 	case KindEffectFinished:
-		p.settleCall(c, b.Use)
+		p.settleCall(c, b)
 		c.done, c.value, c.err = true, b.Value, b.Error
 		c.use, c.ms, c.by = b.Use, b.Took().Milliseconds(), b.By
 	}
@@ -352,15 +367,28 @@ func (c *call) offer(attempt int) *EffectGiven {
 	return c.given
 }
 
-func (p *past) settleCall(c *call, reported Use) {
-	p.ledger.settle(c.reserve, reported)
-	if cost, ok := reported[CostUSD]; ok {
-		c.charged += cost
-	} else {
-		c.charged += c.reserve[CostUSD]
-		c.forfeit += c.reserve[CostUSD]
+// settleCall ends the open attempt of a call as the record of its end says.
+func (p *past) settleCall(c *call, b *Effect) {
+	use, how := b.Use, b.Fate()
+	if how == Lost && use == nil {
+		use = c.known
 	}
-	c.open, c.intended, c.suspended, c.reserve = false, false, false, nil
+	p.ledger.held.add(b.Held)
+	p.closeAttempt(c, use, how)
+}
+
+// loseCall ends the open attempt of a call that nobody will hear of any more.
+func (p *past) loseCall(c *call) { p.closeAttempt(c, c.known, Lost) }
+
+func (p *past) closeAttempt(c *call, reported Use, how Fate) {
+	before := p.ledger.used[CostUSD]
+	p.ledger.settle(c.reserve, reported, how)
+	charged := p.ledger.used[CostUSD] - before
+	c.charged += charged
+	if _, told := reported[CostUSD]; !told {
+		c.forfeit += charged
+	}
+	c.open, c.intended, c.suspended, c.reserve, c.known = false, false, false, nil, nil
 }
 
 // holdMore adds to what the open attempt of a call holds. The map is a new one:
@@ -369,17 +397,17 @@ func (p *past) holdMore(c *call, more Use) {
 	sum := c.reserve.clone()
 	sum.add(more)
 	c.open, c.reserve = true, sum
-	p.ledger.hold(more)
+	p.ledger.reserve(more)
 }
 
-// chargeLost charges what stays unsettled where a segment, a run or a fork's base
-// ends: nobody will know what an attempt used that was in flight then. What is
-// suspended goes on elsewhere, and keeps accounts of its own there.
-func (p *past) chargeLost() {
+// loseOpen settles what is in flight where a segment, a run or a fork's base ends:
+// nobody will know what an attempt used. What is suspended goes on elsewhere, and keeps
+// accounts of its own there.
+func (p *past) loseOpen() {
 	for _, c := range p.calls {
 		if c.open && !c.suspended {
-			p.ledger.settle(c.reserve, nil)
-			c.reserve = nil
+			p.ledger.settle(c.reserve, c.known, Lost)
+			c.reserve, c.known = nil, nil
 		}
 	}
 }
@@ -454,7 +482,7 @@ func (p *past) take(g *gate) {
 		p.ledger.extend(extension(g.taken.Answer))
 	case g.kind == "in_doubt" && g.taken.Action == "retry":
 		if c := p.calls[parent(g.key)]; c != nil && c.open {
-			p.settleCall(c, nil)
+			p.loseCall(c)
 		}
 	}
 }
@@ -512,8 +540,8 @@ func (p *past) carry(r Record) error {
 			return err
 		}
 		if b.Counters != nil {
-			p.chargeLost() // it is in the counters, so nobody may charge it again
-			p.ledger.used = b.Counters.clone()
+			p.loseOpen() // it is in the counters, so nobody may charge it again
+			p.ledger.used, p.ledger.held = b.Counters.clone(), b.Held.clone()
 		}
 		return nil
 	}
@@ -522,8 +550,9 @@ func (p *past) carry(r Record) error {
 		return err
 	}
 	p.reach(b.T.Time)
-	fresh := newPast(b.Limit)
+	fresh := newPast(b.Limit, p.ledger.holds)
 	fresh.ledger.used.add(b.Used)
+	fresh.ledger.held.add(b.Held)
 	fresh.state, fresh.last, fresh.latest, fresh.warned = b.State, p.last, p.latest, p.warned
 	if fresh.state == nil {
 		fresh.state = json.RawMessage("null")

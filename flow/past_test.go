@@ -36,11 +36,11 @@ func TestWhichRecordsFollowFromTheProgram(t *testing.T) {
 
 func TestTheFoldOfACall(t *testing.T) {
 	p := fold(t, Use{"calls": 9}, with(intended, `"reserve":{"calls":2}`))
-	if c := p.calls["a"]; c.name != "t" || c.class != Read || c.attempt != 1 || !c.open || !c.intended || !c.inputKnown || c.digest != CallDigest("t", []byte("{}")) || p.ledger.held["calls"] != 2 {
-		t.Errorf("intended: %+v, held %v", c, p.ledger.held)
+	if c := p.calls["a"]; c.name != "t" || c.class != Read || c.attempt != 1 || !c.open || !c.intended || !c.inputKnown || c.digest != CallDigest("t", []byte("{}")) || p.ledger.reserved["calls"] != 2 {
+		t.Errorf("intended: %+v, held %v", c, p.ledger.reserved)
 	}
 	p = fold(t, nil, with(intended, `"reserve":{"calls":2}`), `effect.failed a {"attempt":1,"use":{"calls":1},"retry_at":"2026-01-31T12:00:00Z"}`)
-	if c := p.calls["a"]; c.open || c.intended || c.failures != 1 || c.done || c.retryAt.IsZero() || c.name != "t" || p.ledger.held["calls"] != 0 || p.ledger.used["calls"] != 1 {
+	if c := p.calls["a"]; c.open || c.intended || c.failures != 1 || c.done || c.retryAt.IsZero() || c.name != "t" || p.ledger.reserved["calls"] != 0 || p.ledger.used["calls"] != 1 {
 		t.Errorf("failed: %+v, used %v", c, p.ledger.used)
 	}
 	p = fold(t, nil, intended, `effect.suspended a {"attempt":1}`)
@@ -56,12 +56,12 @@ func TestTheFoldOfACall(t *testing.T) {
 		t.Errorf("finished: %+v", c)
 	}
 	p = fold(t, nil, with(intended, `"reserve":{"calls":2}`), `note bound.reserved a {"by":{"calls":3}}`)
-	if c := p.calls["a"]; c.reserve["calls"] != 5 || p.ledger.held["calls"] != 5 {
-		t.Errorf("more reserved: %+v, held %v", c, p.ledger.held)
+	if c := p.calls["a"]; c.reserve["calls"] != 5 || p.ledger.reserved["calls"] != 5 {
+		t.Errorf("more reserved: %+v, held %v", c, p.ledger.reserved)
 	}
 	p = fold(t, nil, intended, finished, `note bound.reserved a {"by":{"calls":3}}`)
-	if p.ledger.held["calls"] != 0 {
-		t.Errorf("reserved when all was over: %v", p.ledger.held)
+	if p.ledger.reserved["calls"] != 0 {
+		t.Errorf("reserved when all was over: %v", p.ledger.reserved)
 	}
 }
 
@@ -178,10 +178,10 @@ func TestExtensions(t *testing.T) {
 func TestADoubtThatIsTriedAgain(t *testing.T) {
 	lines := doubted("retry", "null")
 	lines[0] = with(lines[0], `"reserve":{"calls":2}`)
-	if p := fold(t, nil, lines...); p.calls["a"].open || p.ledger.held["calls"] != 0 || p.ledger.used["calls"] != 2 {
+	if p := fold(t, nil, lines...); p.calls["a"].open || p.ledger.reserved["calls"] != 0 || p.ledger.used["calls"] != 2 {
 		t.Errorf("%+v, %+v", p.calls["a"], p.ledger)
 	}
-	if p := fold(t, nil, lines[:3]...); !p.calls["a"].open || p.ledger.held["calls"] != 2 {
+	if p := fold(t, nil, lines[:3]...); !p.calls["a"].open || p.ledger.reserved["calls"] != 2 {
 		t.Errorf("before it was taken: %+v, %+v", p.calls["a"], p.ledger)
 	}
 }
@@ -208,7 +208,7 @@ func TestASegmentBegins(t *testing.T) {
 	if p := fold(t, nil, with(intended, `"reserve":{"calls":2}`), `run.forked - {"counters":{"calls":7}}`); p.ledger.used["calls"] != 7 || p.calls["a"].reserve != nil {
 		t.Errorf("a fork begins with its counters: %+v", p.ledger)
 	}
-	if p := fold(t, nil, with(intended, `"reserve":{"calls":2}`), `run.forked - {}`); p.ledger.used["calls"] != 0 || p.ledger.held["calls"] != 2 {
+	if p := fold(t, nil, with(intended, `"reserve":{"calls":2}`), `run.forked - {}`); p.ledger.used["calls"] != 0 || p.ledger.reserved["calls"] != 2 {
 		t.Errorf("a fork without counters begins as it is: %+v", p.ledger)
 	}
 }

@@ -58,7 +58,7 @@ func TestPrepaid(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if used, _ := flow.Totals(h, job.Limits); used["calls"] != c.used {
+			if used := flow.Totals(h, job.Limits).Used; used["calls"] != c.used {
 				t.Errorf("the records add up to %d calls, want %d", used["calls"], c.used)
 			}
 			for _, f := range flow.Conform(h, job.Limits) {

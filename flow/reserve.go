@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 )
 
 var errOver = errors.New("flow: the attempt is over, it can reserve nothing more")
@@ -38,9 +39,35 @@ func (a *attempt) leftOf(bound string) (int64, bool) {
 	d := a.do.b.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := &d.past.ledger
-	limit, ok := l.limit[bound]
-	return max(0, limit-l.used[bound]-l.held[bound]), ok
+	return d.past.ledger.left(bound)
+}
+
+// heldOf is what the run holds of a bound for attempts that were lost.
+func (a *attempt) heldOf(bound string) int64 {
+	d := a.do.b.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.past.ledger.held[bound]
+}
+
+// spent notes what an attempt in flight is known to have used: all that is charged for
+// it if it is lost. What is counted as it is reserved is charged anyway, and who has
+// reserved nothing is not charged before it says what it used.
+func (a *attempt) spent(soFar Use) {
+	do, d := a.do, a.do.b.d
+	known := Use{}
+	for name, n := range soFar {
+		if Estimated(name) && n >= 0 {
+			known[name] = n
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.job.Holds || a.left || len(do.call.reserve) == 0 || maps.Equal(known, do.call.known) {
+		return
+	}
+	do.call.known = known
+	d.put(Draft{Kind: KindBoundUsed, Path: do.at, Note: true, Body: JSON(BoundUsed{known})})
 }
 
 func (a *attempt) grant(more Use) error {

@@ -148,8 +148,8 @@ func (do *doing) retry(e *Error, use Use) (Result, bool, error) {
 	d, c := do.b.d, do.call
 	c.failures++
 	c.retryAt = d.clock().Add(do.backoff(c.failures, e.After))
-	b := Effect{Name: do.Name, Attempt: c.attempt, Digest: do.digest, Input: do.inputOnce(), Error: e, Use: use, RetryAt: Time{c.retryAt}}
-	d.past.settleCall(c, use)
+	b := Effect{Name: do.Name, Attempt: c.attempt, Digest: do.digest, Input: do.inputOnce(), Error: e, Use: use, RetryAt: Time{c.retryAt}, Keep: e.keeps()}
+	d.past.settleCall(c, &b)
 	if d.append(Draft{Kind: KindEffectFailed, Path: do.at, Body: b.encode()}) != nil {
 		return Result{}, true, do.park()
 	}
@@ -184,7 +184,7 @@ func (do *doing) finish(done Done, e *Error, took time.Duration, wanted Use) (Re
 	if e != nil {
 		r.Value = nil
 	}
-	if do.record(r, e, wanted, "", done.Keep...) != nil {
+	if do.record(r, e, wanted, done) != nil {
 		return Result{}, do.park()
 	}
 	if e != nil {
@@ -195,16 +195,16 @@ func (do *doing) finish(done Done, e *Error, took time.Duration, wanted Use) (Re
 
 // record writes effect.finished and settles the reservation in one step, so
 // that the order of records is the order of grants.
-func (do *doing) record(r Result, e *Error, wanted Use, by string, keep ...string) error {
+func (do *doing) record(r Result, e *Error, wanted Use, done Done) error {
 	d, c := do.b.d, do.call
 	if d.mode != performing {
 		return do.missing(do.at, "the outcome of", do.Name)
 	}
-	b := Effect{Name: do.Name, Attempt: r.Attempt, Digest: do.digest, Input: do.inputOnce(), Error: e, Ms: &r.Ms, Use: r.Use, Wanted: wanted, By: by, Keep: keep}
+	b := Effect{Name: do.Name, Attempt: r.Attempt, Digest: do.digest, Input: do.inputOnce(), Error: e, Ms: &r.Ms, Use: r.Use, Held: done.Held, Wanted: wanted, By: r.By, Keep: append(e.keeps(), done.Keep...)}
 	if e == nil {
 		b.Value = r.Value
 	}
-	d.past.settleCall(c, r.Use)
+	d.past.settleCall(c, &b)
 	c.done, c.err = true, e
 	return d.append(Draft{Kind: KindEffectFinished, Path: do.at, Body: b.encode()})
 }
@@ -225,7 +225,7 @@ func (do *doing) doubtful() (Result, error) {
 	return Result{Attempt: do.call.attempt}, &Error{Code: CodeInDoubt, Message: "nobody knows whether " + do.Name + " took effect"}
 }
 
-// mostKnown is how much of an error is kept, in bytes of each part.
+// mostKnown is how much of the detail of an error is noted, in bytes.
 const mostKnown = 8 << 10
 
 // lose notes what is known of an attempt that may have taken effect, for whoever is
@@ -238,9 +238,7 @@ func (do *doing) lose(known *Error) {
 	b := &EffectLost{Attempt: c.attempt, Sent: Time{c.sent}}
 	if known != nil {
 		e := *known
-		if len(e.Message) > mostKnown {
-			e.Message = strings.ToValidUTF8(e.Message[:mostKnown/2]+" … "+e.Message[len(e.Message)-mostKnown/2:], "")
-		}
+		b.Keep = e.keeps()
 		if len(e.Detail) > mostKnown {
 			e.Detail = nil
 		}
@@ -321,14 +319,14 @@ func (do *doing) inDoubt() (Result, bool, error) {
 		if len(dec.Answer) > 0 {
 			r.Value = JSON(dec.Answer)
 		}
-		if err := do.record(r, nil, nil, dec.By); err != nil {
+		if err := do.record(r, nil, nil, Done{}); err != nil {
 			return Result{}, true, do.park()
 		}
 		return r, true, nil
 	}
 	r := Result{Attempt: c.attempt, By: dec.By}
 	e := &Error{Code: CodeInDoubt, Message: "it was decided to fail: nobody knows whether " + do.Name + " took effect"}
-	if err := do.record(r, e, nil, dec.By); err != nil {
+	if err := do.record(r, e, nil, Done{}); err != nil {
 		return Result{}, true, do.park()
 	}
 	return r, true, e
@@ -346,7 +344,7 @@ func (do *doing) settleGiven(given *EffectGiven) (Result, error) {
 		return Result{}, do.park()
 	}
 	r := Result{Value: value, Attempt: given.Attempt, Use: given.Use}
-	if err := do.record(r, given.Error, nil, ""); err != nil {
+	if err := do.record(r, given.Error, nil, Done{}); err != nil {
 		return Result{}, do.park()
 	}
 	if given.Error != nil {
@@ -371,6 +369,33 @@ func oneLine(raw json.RawMessage) (json.RawMessage, error) {
 		return nil, errors.New("it is not valid UTF-8")
 	}
 	return canon.Compact(raw)
+}
+
+// shorten cuts the text of an error that is too long for a record, before the drive's
+// lock is taken: the whole of it is stored. There is no other place where errors of
+// activities come from.
+func (d *drive) shorten(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := new(Error)
+	if !errors.As(err, &e) {
+		e = &Error{Code: CodeInternal, Message: err.Error()}
+	}
+	if len(e.Message) <= MostMessage {
+		return err
+	}
+	c := *e
+	c.Message = string(d.redact([]byte(strings.ToValidUTF8(c.Message, "\uFFFD"))))
+	return &shortened{err, c.Shortened(d.job.Keep)}
+}
+
+// keeps are the digests of blobs that the error names.
+func (e *Error) keeps() []string {
+	if e == nil || e.Whole == "" {
+		return nil
+	}
+	return []string{e.Whole}
 }
 
 // asError makes any error one that can be recorded, without secrets.

@@ -201,7 +201,7 @@ func TestReferencesAreSpelledInOneWay(t *testing.T) {
 // Only the kinds that name documents do: elsewhere a digest is a text.
 func TestDigestsInPlainRecordsAreText(t *testing.T) {
 	ref := reference{Sum([]byte("x")), 12}.append(nil)
-	got, err := Digests("effect.failed", false, fmt.Appendf(nil, `{"value":%s,"program_digest":%q,"keep":[7]}`, ref, Sum([]byte("y"))))
+	got, err := Digests("effect.suspended", false, fmt.Appendf(nil, `{"value":%s,"program_digest":%q,"keep":[7]}`, ref, Sum([]byte("y"))))
 	if err != nil || len(got) != 1 || got[0] != Sum([]byte("x")) {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+	"strings"
 
 	"github.com/tipstaff/tipstaff/canon"
 )
@@ -165,7 +166,7 @@ func references(kind string, note bool, body []byte) ([]reference, error) {
 // namesDocuments tells which records may name blobs by digest alone.
 func namesDocuments(kind string, body []byte) bool {
 	switch kind {
-	case "effect.finished": // most of them name none
+	case "effect.finished", "effect.failed", "effect.lost", "effect.given": // most of them name none
 		return bytes.Contains(body, []byte(`"keep"`)) || bytes.Contains(body, []byte(`\u00`))
 	case "run.correction_requested", "run.continued", "draft.updated":
 		return bytes.Contains(body, []byte(hashPrefix)) || bytes.Contains(body, []byte(`\u00`)) // which may spell it
@@ -187,7 +188,7 @@ func documents(kind string, body []byte) (refs []reference, err error) {
 		}
 		refs = append(refs, reference{digest, anySize})
 	}
-	keeps := kind == "run.continued" || kind == "effect.finished"
+	keeps := kind == "run.continued" || strings.HasPrefix(kind, "effect.")
 	for name, m := range members(body) {
 		v := body[m.Start:m.End]
 		switch {

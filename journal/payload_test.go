@@ -233,7 +233,10 @@ func TestDigestsOfPlainRecordsThatNameDocuments(t *testing.T) {
 		{"run.continued", `{"state":{},"used":{}}`, nil},
 		{"effect.finished", fmt.Sprintf(`{"value":{"$blob":%q,"size":9},"keep":[%q,%q],"program_digest":%q}`, d("s"), d("a"), d("b"), d("p")), []Hash{d("s"), d("a"), d("b")}},
 		{"effect.finished", fmt.Sprintf(`{"value":1,"k\u0065ep":[%q]}`, d("a")), []Hash{d("a")}},
-		{"effect.failed", fmt.Sprintf(`{"keep":[%q]}`, d("a")), nil},
+		{"effect.failed", fmt.Sprintf(`{"keep":[%q]}`, d("a")), []Hash{d("a")}},
+		{"effect.lost", fmt.Sprintf(`{"keep":[%q]}`, d("a")), []Hash{d("a")}},
+		{"effect.given", fmt.Sprintf(`{"keep":[%q]}`, d("a")), []Hash{d("a")}},
+		{"effect.suspended", fmt.Sprintf(`{"keep":[%q]}`, d("a")), nil},
 		{"run.correction_requested", ``, nil},
 		{"run.parked", fmt.Sprintf(`{"keep":[%q]}`, d("a")), nil},
 	} {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // stored is an Envelope as pipelines store it. Two members have other names there than
@@ -52,5 +53,31 @@ func ReadEnvelope(raw []byte) (*Envelope, error) {
 	if string(s.Metadata) != "null" {
 		s.MetadataJson = s.Metadata
 	}
+	s.Envelope.cutErrors()
 	return s.Envelope, nil
+}
+
+// cutErrors shortens the errors of stages that were recorded before errors were cut. With
+// them an Envelope may not fit into a message.
+func (e *Envelope) cutErrors() {
+	cut := func(text string) string {
+		if len(text) <= 2*flow.MostMessage { // with the code before it
+			return text
+		}
+		return flow.CutText(text, "")
+	}
+	for _, r := range e.Errors {
+		r.Message = cut(r.Message)
+	}
+	for _, r := range e.ProcessingHistory {
+		if r.Error != nil {
+			*r.Error = cut(*r.Error)
+		}
+	}
+	for stage, text := range e.FailedStages {
+		e.FailedStages[stage] = cut(text)
+	}
+	if e.TerminationReason != nil {
+		*e.TerminationReason = cut(*e.TerminationReason)
+	}
 }

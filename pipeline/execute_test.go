@@ -239,7 +239,7 @@ func TestLongLoopContinues(t *testing.T) {
 	if len(e.ProcessingHistory) != kept || e.HistoryTotal != 2*turns+2 || e.Visits["a"] != turns+1 {
 		t.Errorf("history %d of %d, %d visits", len(e.ProcessingHistory), e.HistoryTotal, e.Visits["a"])
 	}
-	if used, _ := flow.Totals(flow.History{Records: b.all()}, b.limits()); used[tipstaff.BoundIterations] != turns || used[tipstaff.BoundAgentHops] != 2*turns+2 {
+	if used := flow.Totals(flow.History{Records: b.all()}, b.limits()).Used; used[tipstaff.BoundIterations] != turns || used[tipstaff.BoundAgentHops] != 2*turns+2 {
 		t.Errorf("the ledger says %v", used)
 	}
 	segment, longest := 0, 0

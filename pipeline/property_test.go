@@ -108,7 +108,7 @@ func (b *bed) sound(t fataler) {
 	if e.AgentHopCount != visits {
 		t.Fatalf("%d hops, but %d visits", e.AgentHopCount, visits)
 	}
-	used, _ := flow.Totals(flow.History{Records: b.all()}, b.limits())
+	used := flow.Totals(flow.History{Records: b.all()}, b.limits()).Used
 	if used[tipstaff.BoundAgentHops] != e.AgentHopCount || used[tipstaff.BoundModelCalls] != e.LLMCallCount || used[tipstaff.BoundIterations] > e.Iteration {
 		t.Fatalf("the ledger says %v, the Envelope %d hops, %d calls, %d iterations", used, e.AgentHopCount, e.LLMCallCount, e.Iteration)
 	}

@@ -178,7 +178,7 @@ func (b *bed) rollBack(t testing.TB, r Rollback) {
 	r.RunID = fmt.Sprintf("01JCQ8R4T5V6W7X8Y9Z0A1B%03d", b.forks)
 	r.EnvelopeID, r.ThreadID = e.EnvelopeID, e.ThreadID
 	r.Counters = e.Counters(b.transitions())
-	used, _ := flow.Totals(flow.History{Base: b.base, Records: b.all()}, b.limits())
+	used := flow.Totals(flow.History{Base: b.base, Records: b.all()}, b.limits()).Used
 	b.rolls = append(slices.DeleteFunc(b.rolls, func(earlier Rollback) bool { return earlier.Turn >= r.Turn }), r)
 	b.run, b.base = r.RunID, old[:n]
 	log := flow.NewMem()

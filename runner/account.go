@@ -41,6 +41,7 @@ type toolUse struct {
 
 type boundsUse struct {
 	Used  tipstaff.Bounds `json:"used"`
+	Held  tipstaff.Bounds `json:"held,omitempty"` // for attempts that were lost
 	Limit tipstaff.Bounds `json:"limit"`
 }
 
@@ -122,10 +123,10 @@ func (a *account) intended(e *tipstaff.Event) {
 }
 
 // evidence closes the account. end is the envelope that ends the run.
-func (a *account) evidence(p program, used, limit flow.Use, end tipstaff.Kind) evidence {
+func (a *account) evidence(p program, t flow.Tally, end tipstaff.Kind) evidence {
 	c := p.shared()
 	ev := evidence{ProgramDigest: c.draft.ProgramDigest, Revision: c.segment.inForce().Number, Counts: map[string]int{}, Skipped: []string{}, Continued: []string{},
-		InDoubt: []string{}, Tools: []toolUse{}, Bounds: boundsUse{tipstaff.Bounds(used), tipstaff.Bounds(limit)}}
+		InDoubt: []string{}, Tools: []toolUse{}, Bounds: boundsUse{tipstaff.Bounds(t.Used), tipstaff.Bounds(t.Held), tipstaff.Bounds(t.Limit)}}
 	p.count(a, &ev)
 	ev.InDoubt = append(ev.InDoubt, slices.Sorted(maps.Keys(a.open))...)
 	for _, uri := range slices.Sorted(maps.Keys(a.calls)) {
@@ -234,7 +235,7 @@ func (r *Runner) ending(ctx context.Context, p program, out flow.Outcome) ([]flo
 func (r *Runner) attest(ctx context.Context, p program, a *account, out flow.Outcome) ([]flow.Draft, error) {
 	var res plan.Result
 	if err := json.Unmarshal(out.Value, &res); err != nil {
-		return r.ending(ctx, p, flow.Outcome{Status: flow.Failed, Err: fmt.Errorf("the result of the walk cannot be read: %w", err), Used: out.Used, Limit: out.Limit})
+		return r.ending(ctx, p, flow.Outcome{Status: flow.Failed, Err: fmt.Errorf("the result of the walk cannot be read: %w", err), Tally: out.Tally})
 	}
 	digest, err := r.Store.PutBlob(ctx, canonical(res.Outputs))
 	if err != nil {
@@ -266,7 +267,7 @@ func newCancel(actor, reason, via string) cancelRequest {
 // endingOf is what every terminal envelope says of a run.
 func endingOf(p program, a *account, out flow.Outcome, kind tipstaff.Kind) tipstaff.Ending {
 	e := p.terminal(out)
-	e.Cited, e.Evidence = p.shared().cited(), flow.JSON(a.evidence(p, out.Used, out.Limit, kind))
+	e.Cited, e.Evidence = p.shared().cited(), flow.JSON(a.evidence(p, out.Tally, kind))
 	return e
 }
 

@@ -265,11 +265,11 @@ func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelRequest) (s
 		if err != nil {
 			return swept, err
 		}
-		used, limit, err := r.totals(ctx, row.ID, p)
+		tally, err := r.totals(ctx, row.ID, p)
 		if err != nil {
 			return swept, err
 		}
-		out := flow.Outcome{Status: flow.Cancelled, Used: used, Limit: limit}
+		out := flow.Outcome{Status: flow.Cancelled, Tally: tally}
 		beside, err := p.beside(ctx, r, out)
 		if err != nil {
 			return swept, err
@@ -322,13 +322,13 @@ func closings(tx flow.Tx) (drafts []flow.Draft, err error) {
 	return drafts, err
 }
 
-func (r *Runner) totals(ctx context.Context, run string, p program) (used, limit flow.Use, err error) {
+func (r *Runner) totals(ctx context.Context, run string, p program) (flow.Tally, error) {
 	h, err := r.Store.Load(ctx, run)
 	if err != nil {
-		return nil, nil, err
+		return flow.Tally{}, err
 	}
-	used, limit = flow.Totals(h, p.shared().limits)
-	return used, limit, nil
+	h.Holds = p.shared().draft.Holds()
+	return flow.Totals(h, p.shared().limits), nil
 }
 
 // Recover marks the runs of dead owners, and of launched processes that died before they

@@ -394,10 +394,11 @@ func (r *Runner) checkExtension(ctx context.Context, run string, req tipstaff.De
 	if err != nil {
 		return err
 	}
-	_, limit, err := r.totals(ctx, run, p)
+	tally, err := r.totals(ctx, run, p)
 	if err != nil {
 		return err
 	}
+	limit := tally.Limit
 	if _, ok := p.(*pipelineProgram); ok { // it counts these itself
 		now, err := stateAt(ctx, r.Store, run, 0)
 		if err != nil {
@@ -406,11 +407,15 @@ func (r *Runner) checkExtension(ctx context.Context, run string, req tipstaff.De
 		limit = maps.Clone(limit)
 		limit[tipstaff.BoundIterations] = now.state.MaxIterations
 	}
-	ceiling := p.shared().gate.Manifest.Ceiling()
+	ceiling := tipstaff.Min(p.shared().gate.Manifest.Ceiling())
+	if m, err := r.manifest(); err == nil { // it may permit another amount by now
+		maps.Copy(ceiling, m.Ceiling())
+	}
 	for _, name := range slices.Sorted(maps.Keys(by)) {
 		if most, ok := ceiling[name]; ok && by[name] > most-limit[name] {
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be extended by %s: it is %s, and the manifest permits %s", name,
-				tipstaff.FormatBound(name, by[name]), tipstaff.FormatBound(name, limit[name]), tipstaff.FormatBound(name, most))
+				tipstaff.FormatBound(name, by[name]), tipstaff.FormatBound(name, limit[name]), tipstaff.FormatBound(name, most)).
+				WithHint("bounds.%s in tipstaff.yaml says how much there may be", name)
 		}
 	}
 	return nil

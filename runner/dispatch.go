@@ -307,11 +307,11 @@ func (r *Runner) resultOf(ctx context.Context, child string) (flow.Done, error) 
 	if err != nil {
 		return flow.Done{}, err
 	}
-	used, _, err := r.totals(ctx, child, p)
+	tally, err := r.totals(ctx, child, p)
 	if err != nil {
 		return flow.Done{}, err
 	}
-	done := flow.Done{Value: got.Outputs, Use: handDown(used)}
+	done := flow.Done{Value: got.Outputs, Use: handDown(tally.Used), Held: tally.Held}
 	if got.State == tipstaff.Completed {
 		return done, nil
 	}

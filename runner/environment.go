@@ -136,10 +136,11 @@ func (d *drive) job() flow.Job {
 	p := d.program()
 	c := p.shared()
 	job := flow.Job{
-		Run: d.run, Root: rootOf(p), Owner: d.r.Self(d.r.Origin, d.a.launch), Input: c.inputs, Limits: c.limits, Deadline: c.deadline(),
+		Run: d.run, Root: rootOf(p), Owner: d.r.Self(d.r.Origin, d.a.launch), Input: c.inputs, Limits: c.limits, Holds: c.draft.Holds(), Deadline: c.deadline(),
 		Flow:   func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) { return flowOf(d.program())(fc, in) },
 		Acts:   map[string]flow.Activity{},
 		Redact: func(b []byte) []byte { return d.now().manager.Redact(b) },
+		Keep:   func(text []byte) (string, error) { return d.r.Store.PutBlob(context.Background(), text) },
 		Finish: func(out flow.Outcome) ([]flow.Draft, error) {
 			d.close() // they end before the run does
 			return d.r.finish(d.program(), out)
@@ -165,6 +166,12 @@ func (d *drive) activity(name string) flow.Activity {
 		Check: func(ctx context.Context, a flow.Attempt) error {
 			if check := act().Check; check != nil {
 				return check(ctx, a)
+			}
+			return nil
+		},
+		Wants: func(a flow.Attempt, left func(string) (int64, bool)) flow.Use {
+			if wants := act().Wants; wants != nil {
+				return wants(a, left)
 			}
 			return nil
 		},

@@ -76,9 +76,10 @@ func (r *Runner) forkAt(ctx context.Context, run string, at, head int64, raised 
 		return body, nil, forked, err
 	}
 	c := p.shared()
-	used, limit := flow.Totals(h, c.limits)
+	tally := flow.Totals(h, c.limits)
 	body = c.draft
-	if body.Bounds, err = c.forkBounds(tipstaff.Bounds(limit), raised); err != nil {
+	ceiling := r.ceilingNow(c, raised)
+	if body.Bounds, err = c.forkBounds(tipstaff.Bounds(tally.Limit), raised, ceiling); err != nil {
 		return body, nil, forked, err
 	}
 	body.revision, body.Asks = c.segment.Revision.Number, c.asks()
@@ -88,7 +89,7 @@ func (r *Runner) forkAt(ctx context.Context, run string, at, head int64, raised 
 		return body, nil, forked, err
 	}
 	wall := flow.Wall(h).Milliseconds()
-	forked = flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(tipstaff.RunForked{FromRun: run, Seq: at, Counters: used, WallMs: &wall, Raised: raised, By: actor(ctx)})}
+	forked = flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(tipstaff.RunForked{FromRun: run, Seq: at, Counters: tally.Used, Held: tally.Held, WallMs: &wall, Raised: raised, Ceiling: ceiling, By: actor(ctx)})}
 	return body, doc, forked, nil
 }
 
@@ -132,16 +133,40 @@ func (r *Runner) forkPoint(ctx context.Context, row flow.Row) (int64, error) {
 	return row.Head, err
 }
 
+// ceilingNow is what the manifest permits at this moment of bounds that are raised, where
+// that is not what it permitted when the run was made.
+func (r *Runner) ceilingNow(c *common, raised map[string]int64) flow.Use {
+	m, err := r.manifest()
+	if err != nil {
+		return nil // then nobody has permitted anything else
+	}
+	var now flow.Use
+	was := c.gate.Manifest.Ceiling()
+	for name := range raised {
+		bound := raisable[name].bound
+		most, limited := m.Ceiling()[bound]
+		if then, had := was[bound]; limited && (!had || then != most) {
+			if now == nil {
+				now = flow.Use{}
+			}
+			now[bound] = most
+		}
+	}
+	return now
+}
+
 // forkBounds are the bounds of a fork whose source was held to limit, with what decisions
 // had added to it. Those that are raised are set anew, up to the ceiling: that of the manifest
-// or, where that says nothing, of the plan itself.
-func (c *common) forkBounds(limit tipstaff.Bounds, raised map[string]int64) (tipstaff.Bounds, error) {
+// or, where that says nothing, of the plan itself. now is that of the manifest by now, where
+// that is another.
+func (c *common) forkBounds(limit tipstaff.Bounds, raised map[string]int64, now flow.Use) (tipstaff.Bounds, error) {
 	own := tipstaff.Bounds{}
 	if text, ok := c.text.(planText); ok {
 		own = tipstaff.Bounds(text.Document.Limits())
 	}
 	ceiling := tipstaff.EffectiveBounds(nil, own, nil)
 	maps.Copy(ceiling, c.gate.Manifest.Ceiling())
+	maps.Copy(ceiling, tipstaff.Bounds(now))
 	bounds := maps.Clone(limit)
 	return bounds, raise(bounds, ceiling, raised, false)
 }
@@ -168,8 +193,7 @@ func (j *judge) forkedPlan() {
 		return
 	}
 	c := base.shared()
-	_, limit := flow.Totals(h, c.limits)
-	want, err := c.forkBounds(tipstaff.Bounds(limit), forked.Raised)
+	want, err := c.forkBounds(tipstaff.Bounds(flow.Totals(h, c.limits).Limit), forked.Raised, forked.Ceiling)
 	if err != nil {
 		j.fault("rollback_mismatch", at, "", "%v", err)
 		return

@@ -54,6 +54,7 @@ type trace struct {
 	records []flow.Record
 	events  []tipstaff.Event // the same, as surfaces know them
 	blob    func(string) ([]byte, error)
+	holds   bool // as in a flow.Job
 }
 
 // readTrace reads a run up to record upTo (0: its head), and of a fork the part
@@ -80,7 +81,10 @@ func (t *trace) complete(ctx context.Context, src source) error {
 	}
 	t.blob = func(digest string) ([]byte, error) { return src.Blob(ctx, digest) }
 	var draft draftBody
-	if json.Unmarshal(t.events[0].Body, &draft) == nil && draft.ForkOf != nil {
+	if json.Unmarshal(t.events[0].Body, &draft) != nil {
+		return nil
+	}
+	if t.holds = draft.Holds(); draft.ForkOf != nil {
 		base, err := readTrace(ctx, src, draft.ForkOf.Run, draft.ForkOf.Seq)
 		if err != nil {
 			return err
@@ -107,7 +111,7 @@ func ownedEvents(records []flow.Record) (events []tipstaff.Event) {
 // came too late.
 func (t *trace) segments() []flow.History {
 	var all []flow.History
-	h := flow.History{Base: t.base, Blob: t.blob}
+	h := flow.History{Base: t.base, Blob: t.blob, Holds: t.holds}
 	var cancel []flow.Record // still holds in the next segment
 	corrected := false
 	for _, r := range t.records {
@@ -121,13 +125,18 @@ func (t *trace) segments() []flow.History {
 				h.Ended = flow.Completed
 			}
 			all, corrected = append(all, h), false
-			h = flow.History{Segment: len(all), Blob: t.blob, Records: append([]flow.Record{r}, cancel...)}
+			h = flow.History{Segment: len(all), Blob: t.blob, Holds: t.holds, Records: append([]flow.Record{r}, cancel...)}
 			continue
 		}
 		h.Records = append(h.Records, r)
 	}
 	h.Ended = t.ended()
 	return append(all, h)
+}
+
+// whole is the history of the run with all its segments.
+func (t *trace) whole() flow.History {
+	return flow.History{Base: t.base, Records: t.records, Blob: t.blob, Holds: t.holds}
 }
 
 func (t *trace) last() flow.History {

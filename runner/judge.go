@@ -48,8 +48,7 @@ func (j *judge) all(each func(tipstaff.Event)) string {
 	if err := j.inputs(&parts[0].program.shared().draft); err != nil {
 		j.fault("inputs", 1, "", "%v", err)
 	}
-	whole := flow.History{Base: j.trace.base, Records: j.trace.records, Blob: j.trace.blob}
-	for _, f := range flow.Conform(whole, parts[0].program.shared().limits, later...) {
+	for _, f := range flow.Conform(j.trace.whole(), parts[0].program.shared().limits, later...) {
 		j.fault("engine_rule", f.Seq, f.Path, "%s", f.Message)
 	}
 	j.wentBack()
@@ -278,8 +277,7 @@ func (j *judge) evidence(limits flow.Use, last program) {
 			return
 		}
 	}
-	used, limit := flow.Totals(flow.History{Base: j.trace.base, Records: j.trace.records, Blob: j.trace.blob}, limits)
-	want, recorded := flow.JSON(a.evidence(last, used, limit, end.Kind)), tipstaff.BodyOf[tipstaff.Ending](end).Evidence
+	want, recorded := flow.JSON(a.evidence(last, flow.Totals(j.trace.whole(), limits), end.Kind)), tipstaff.BodyOf[tipstaff.Ending](end).Evidence
 	if !sameJSON(want, apart(recorded)) {
 		j.fault("evidence", end.Seq, "", "the records add up to %s, but the envelope says %s", want, recorded)
 	}

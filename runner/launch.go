@@ -132,7 +132,7 @@ func (r *Runner) failSpawn(ctx context.Context, run string, l *flow.Launch, caus
 		return // it is found interrupted
 	}
 	out := flow.Outcome{Status: flow.Failed, Err: &plan.Failure{Reason: plan.ReasonInternal, Code: string(tipstaff.SpawnFailed), Message: cause.Error()}}
-	out.Used, out.Limit, err = r.totals(ctx, run, p)
+	out.Tally, err = r.totals(ctx, run, p)
 	if err != nil {
 		return
 	}

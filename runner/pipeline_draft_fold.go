@@ -333,8 +333,7 @@ func (j *judge) agentResult(u *tipstaff.DraftUpdated) error {
 	if err != nil {
 		return err
 	}
-	used, _ := flow.Totals(h, p.limits)
-	if want := flow.JSON(p.result(flow.Outcome{Status: flow.Status(row.State), Used: used})); !sameJSON(u.Value, want) {
+	if want := flow.JSON(p.result(flow.Outcome{Status: flow.Status(row.State), Tally: flow.Totals(h, p.limits)})); !sameJSON(u.Value, want) {
 		return fmt.Errorf("from run %s: %s", u.Unlocked, differing(u.Value, want))
 	}
 	return nil

@@ -123,8 +123,10 @@ const (
 	// charged for it. Models that draft are asked for a draft. Whoever gives the result of a
 	// remote stage gives its output alone, and a stage that asks need not have its own yet.
 	rulesKept = 2
+	// rulesHeld: the money that a lost attempt had reserved is held, and not spent.
+	rulesHeld = tipstaff.RulesHeld
 
-	rulesNow = rulesKept
+	rulesNow = rulesHeld
 )
 
 // Calls that an acceptance does not cover, because whoever gave it could not.
@@ -285,7 +287,7 @@ func attached(ctx context.Context, src source, raw json.RawMessage) (json.RawMes
 // replayed is the job of driving the program over its records alone.
 func replayed(p program) flow.Job {
 	c := p.shared()
-	return flow.Job{Run: c.run, Root: rootOf(p), Flow: flowOf(p), Input: c.inputs, Limits: c.limits}
+	return flow.Job{Run: c.run, Root: rootOf(p), Flow: flowOf(p), Input: c.inputs, Limits: c.limits, Holds: c.draft.Holds()}
 }
 
 // resolver answers for what was frozen.

@@ -299,6 +299,14 @@ func (h *host) late(ctx context.Context, r tipstaff.HostResult) error {
 		return explain(err, idOf(run))
 	}
 	given := givenBy(h.id, attempt, &r)
+	if given.Error != nil {
+		given.Error = given.Error.Shortened(func(text []byte) (string, error) { return store.PutBlob(ctx, text) })
+		if given.Error.Whole != "" {
+			given.Keep = []string{given.Error.Whole}
+		}
+		cut := *r.Error
+		cut.Message, r.Error = given.Error.Message, &cut
+	}
 	late := flow.Draft{Kind: string(tipstaff.KindEffectLate), Path: path, Note: true,
 		Body: flow.JSON(tipstaff.EffectLate{Call: r.Call, Host: h.id, Output: r.Output, Control: r.Control, Error: r.Error})}
 	switch {

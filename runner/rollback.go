@@ -87,6 +87,7 @@ type branch struct {
 	followup *tipstaff.Followup // nil: it is none
 	by       string
 	edits    json.RawMessage // nil: none
+	ceiling  flow.Use        // of the manifest by now, where that is another
 	// manifestOnly: bounds may be raised to whatever the manifest permits, as they could
 	// be under the first rules.
 	manifestOnly bool
@@ -147,6 +148,7 @@ func (r *Runner) forkAtBoundary(ctx context.Context, req branch, row flow.Row) (
 		return none, err
 	}
 	made := tipstaff.NewID(r.Now())
+	req.ceiling = r.ceilingNow(head.program.common, req.Raise)
 	body, text, forked, err := head.branch(ctx, r.Store, made.String(), req, b)
 	if err != nil {
 		return none, err
@@ -225,6 +227,7 @@ type left struct {
 	status    tipstaff.PipelineStatus // whose Envelope it is
 	counters  pipeline.Counters
 	used      flow.Use
+	held      flow.Use // for attempts that were lost
 	wallMs    int64
 	program   *pipelineProgram
 }
@@ -243,7 +246,8 @@ func leftAt(ctx context.Context, src source, run string, at int64) (*left, error
 	e, l := p.state, &left{run: run, user: p.draft.User, head: at, wallMs: flow.Wall(h).Milliseconds(), program: p}
 	// It may have been started in another thread than it was made for.
 	l.status = tipstaff.PipelineStatus{Envelope: p.draft.Pipeline.Envelope, Request: p.draft.Pipeline.Request, Thread: e.ThreadID, Version: e.Version}
-	l.used, _ = flow.Totals(h, p.limits)
+	tally := flow.Totals(h, p.limits)
+	l.used, l.held = tally.Used, tally.Held
 	l.counters = pipeline.Counters{
 		Iteration: e.Iteration, TokensIn: e.TokensIn, TokensOut: e.TokensOut, StageNumber: e.CurrentStageNumber,
 		LLMCallCount:  max(e.LLMCallCount, l.used[tipstaff.BoundModelCalls]),
@@ -296,14 +300,14 @@ func (l *left) branch(ctx context.Context, src source, made string, req branch, 
 		status.Envelope, status.Thread = "env_"+made, cmp.Or(req.Thread, made)
 	}
 	body.Pipeline = &status
-	_, limit := flow.Totals(h, base.limits) // with what decisions have added to them
 	body.Bounds = maps.Clone(body.Bounds)
-	maps.Copy(body.Bounds, limit)
-	ceiling := base.gate.Manifest.Ceiling()
+	maps.Copy(body.Bounds, flow.Totals(h, base.limits).Limit) // with what decisions have added to them
+	ceiling := tipstaff.Min(base.gate.Manifest.Ceiling())
 	if !req.manifestOnly { // where the manifest says nothing, the pipeline's own limits hold
 		ceiling = tipstaff.EffectiveBounds(nil, limitsOf(base.pipe.Pipeline), nil)
 		maps.Copy(ceiling, base.gate.Manifest.Ceiling())
 	}
+	maps.Copy(ceiling, tipstaff.Bounds(req.ceiling))
 	if err := raise(body.Bounds, ceiling, req.Raise, true); err != nil {
 		return body, nil, forked, err
 	}
@@ -312,7 +316,7 @@ func (l *left) branch(ctx context.Context, src source, made string, req branch, 
 	if req.followup != nil {
 		body.Rollback.Enter = base.pipe.corrects()
 	}
-	forked = tipstaff.RunForked{FromRun: l.run, Seq: b.seq, Checkpoint: b.checkpoint(), Counters: l.used, WallMs: &l.wallMs, Raised: req.Raise, By: req.by, Value: req.edits}
+	forked = tipstaff.RunForked{FromRun: l.run, Seq: b.seq, Checkpoint: b.checkpoint(), Counters: l.used, Held: l.held, WallMs: &l.wallMs, Raised: req.Raise, Ceiling: req.ceiling, By: req.by, Value: req.edits}
 	if req.edits != nil {
 		body.Rollback.Edits = flow.Digest(req.edits)
 		err = applyEdits(req.edits, &pipeline.Rollback{})
@@ -355,7 +359,7 @@ func raise(bounds, ceiling tipstaff.Bounds, to map[string]int64, higher bool) er
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be %d: it is a number from 1 to %d", name, n, int64(mostRaised))
 		case limited && n*known.unit > most:
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be raised to %s: %s is the most", name, tipstaff.FormatBound(known.bound, n*known.unit), tipstaff.FormatBound(known.bound, most)).
-				WithHint("the manifest may permit more than the program says: bounds.%s in tipstaff.yaml, when the run is made", known.bound)
+				WithHint("the manifest may permit more: bounds.%s in tipstaff.yaml", known.bound)
 		case higher && n*known.unit < bounds[known.bound]:
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s is %s already: a pipeline that goes back can only raise it", name, tipstaff.FormatBound(known.bound, bounds[known.bound]))
 		}
@@ -370,12 +374,12 @@ func (r *Runner) giveUp(ctx context.Context, head *left, made tipstaff.ID) (*flo
 	if err != nil {
 		return nil, err
 	}
-	used, limit, err := r.totals(ctx, head.run, head.program)
+	tally, err := r.totals(ctx, head.run, head.program)
 	if err != nil {
 		return nil, err
 	}
 	why := newCancel(actor(ctx), "rolled back to "+made.String(), relationRollback)
-	out := flow.Outcome{Status: flow.Cancelled, Used: used, Limit: limit, Err: &pipeline.Ending{
+	out := flow.Outcome{Status: flow.Cancelled, Tally: tally, Err: &pipeline.Ending{
 		Reason: tipstaff.TerminalRolledBack, Outcome: tipstaff.OutcomeCancelled, Text: "run " + made.String() + " has taken its place"}}
 	return &flow.Beside{Run: head.run, Write: func(tx flow.Tx) ([]flow.Draft, error) {
 		now := tx.Row()

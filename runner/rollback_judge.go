@@ -28,7 +28,7 @@ func (j *judge) wentBack() {
 	// What somebody has edited is named here by its digest, and was read by it.
 	had := *draft.Rollback
 	had.Outputs, had.Metadata, had.Feedback = nil, nil, ""
-	req := branch{rollback: draft.Parent != nil && draft.Parent.Relation == relationRollback, by: had.By, edits: forked.Value, manifestOnly: draft.Rules < rulesShown}
+	req := branch{rollback: draft.Parent != nil && draft.Parent.Relation == relationRollback, by: had.By, edits: forked.Value, ceiling: forked.Ceiling, manifestOnly: draft.Rules < rulesShown}
 	if draft.Parent != nil && draft.Parent.Relation == relationFollowup {
 		req.followup = draft.Followup
 	}
@@ -69,7 +69,7 @@ func (j *judge) wentBack() {
 // need not have that run's records: then what is recorded of it is believed.
 func (j *judge) branchAgain(req branch, had *rollbackBody, forked *tipstaff.RunForked) (body draftBody, text document, said tipstaff.RunForked, err error) {
 	line, head := had.From, &left{run: had.From, head: had.Head, user: j.draft.User, status: *j.draft.Pipeline,
-		counters: had.Counters, used: forked.Counters, wallMs: *forked.WallMs}
+		counters: had.Counters, used: forked.Counters, held: forked.Held, wallMs: *forked.WallMs}
 	if _, err = eventAt(j.ctx, j.src, had.From, had.Head); err == nil {
 		head, err = leftAt(j.ctx, j.src, had.From, had.Head)
 	} else if _, stored := j.src.(rows); !stored {

@@ -31,6 +31,7 @@ func Activities(h *Host) map[string]flow.Activity {
 			}
 			return flow.Done{}, x.doubt(ctx)
 		},
+		Wants: wants,
 		Stops: func(flow.Attempt) bool { return true },
 	}
 	return map[string]flow.Activity{
@@ -62,7 +63,7 @@ type turn struct {
 	unknown bool // there is no such session yet
 	leased  bool // the session is this invocation's
 	channel *taskChannel
-	bound   string // of the run, if that is the smaller limit of cost or tokens
+	short   map[string]bool // of cost and tokens: what the run has left is the smaller limit
 	ctx     context.Context
 }
 
@@ -90,8 +91,8 @@ func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 		return flow.Done{}, refused(errors.Join(err, x.release(nil)))
 	}
 	res.Dir = x.dir
-	if res.Outcome == Limit && (res.Which == tipstaff.BoundCostUSD || res.Which == tipstaff.BoundTokens) {
-		res.Bound = x.bound
+	if res.Outcome == Limit && x.short[res.Which] {
+		res.Bound, res.Held = res.Which, x.attempt.Held(res.Which) > 0
 	}
 	use := x.use(res)
 	if res.Outcome != Cancelled {
@@ -154,7 +155,7 @@ func (x *turn) prepare(ctx context.Context) (w Worker, o Options, resume bool, e
 	}
 	o = Options{Run: x.attempt.Run, Path: x.attempt.Path, Invocation: x.id, Prompt: l.Prompt, Dir: x.dir, Env: environ, Model: l.Model,
 		Posture: l.Posture, Limits: l.Limits, Folder: x.session.Folder, Logs: h.Folder, Policy: h.Policy(l, x.dir), Price: h.Price, Starter: h.Starter,
-		Redact: h.Redact, Sink: x, Channel: x.channel, Begin: func(o *Options) error { return x.begin(ctx, o) }}
+		Redact: h.Redact, Sink: x, Channel: x.channel, Spent: x.spent, Begin: func(o *Options) error { return x.begin(ctx, o) }}
 	if o.Session, resume, err = x.conversation(ctx); err != nil {
 		return w, o, false, err
 	}
@@ -172,71 +173,81 @@ func (x *turn) begin(ctx context.Context, o *Options) (err error) {
 	if err := x.usable(&x.session); err != nil {
 		return err
 	}
-	if o.Limits, err = x.reserve(); err != nil {
-		return err
-	}
+	o.Limits = x.limits()
 	x.channel.limits = o.Limits
 	if err := x.lease(ctx); err != nil {
 		return err
 	}
-	return errors.Join(os.MkdirAll(o.Logs, 0o700), os.MkdirAll(o.Folder, 0o700))
+	return errors.Join(x.attempt.Sync(), os.MkdirAll(o.Logs, 0o700), os.MkdirAll(o.Folder, 0o700))
 }
 
 // callBounds are those of calls, which count inside a CLI where somebody has set them.
 var callBounds = []string{tipstaff.BoundModelCalls, tipstaff.BoundToolCalls}
 
-// reserve holds what the invocation may use at most: its limit, or what the run has left
-// if that is less.
-func (x *turn) reserve() (Limits, error) {
-	limits := x.local.Limits
-	for try := 0; ; try++ {
-		use, bound := flow.Use{}, ""
-		least := func(name string, limit int64) int64 {
-			left, bounded := x.attempt.Left(name)
-			if !bounded {
-				return limit
-			}
-			own := limit > 0
-			if !own || left < limit {
-				limit, bound = left, name
-			}
-			if own || left == 0 { // without a limit of its own it would hold all that is left, and nobody could work beside it
-				use[name] = max(1, limit) // with nothing left it is refused
-			}
-			return limit
-		}
-		limits.CostUSD = tipstaff.USD(least(tipstaff.BoundCostUSD, int64(x.local.Limits.CostUSD)))
-		limits.Tokens = least(tipstaff.BoundTokens, x.local.Limits.Tokens)
-		x.bound = bound
-		for _, name := range callBounds {
-			if left, bounded := x.attempt.Left(name); bounded && left == 0 && slices.Contains(x.local.Counted, name) {
-				use[name] = 1
-			}
-		}
-		err := x.attempt.Reserve(use)
-		var refusal *flow.Error
-		if err == nil || !errors.As(err, &refusal) || try == 5 {
-			return limits, errors.Join(err, x.synced(err))
-		}
-		for name, want := range use { // another branch may have taken it meanwhile
-			if left, _ := x.attempt.Left(name); left == 0 && want > 0 {
-				return limits, err
-			}
+// wants is what an invocation reserves: of money its limit, or what the run has left if
+// that is less. Without a limit of its own it would hold all that is left, and nobody could
+// work beside it. With nothing left it is refused.
+func wants(a flow.Attempt, left func(string) (int64, bool)) flow.Use {
+	l, use := a.Local.(*Local), flow.Use{}
+	for name, limit := range l.Limits.spendable() {
+		switch left, bounded := left(name); {
+		case !bounded:
+		case left == 0:
+			use[name] = max(1, limit)
+		case limit > 0:
+			use[name] = min(limit, left)
 		}
 	}
-}
-
-// synced waits until what was granted is durable.
-func (x *turn) synced(err error) error {
-	if err != nil {
-		return nil
+	for _, name := range callBounds {
+		if left, bounded := left(name); bounded && left == 0 && slices.Contains(l.Counted, name) {
+			use[name] = 1
+		}
 	}
-	return x.attempt.Sync()
+	return use
 }
 
-// use is what is charged. What the CLI does not tell is charged as it was reserved.
+// spendable are the limits of what an invocation may spend, by the names of bounds; 0: none.
+func (l Limits) spendable() map[string]int64 {
+	return map[string]int64{tipstaff.BoundCostUSD: int64(l.CostUSD), tipstaff.BoundTokens: l.Tokens}
+}
+
+// limits are those of the invocation, as far as its run has that much left.
+func (x *turn) limits() Limits {
+	limits := x.local.Limits.spendable()
+	x.short = map[string]bool{}
+	for name, own := range limits {
+		most, bounded := x.attempt.Reserved[name]
+		if own == 0 {
+			most, bounded = x.attempt.Left(name)
+		}
+		if bounded && (own == 0 || most < own) {
+			limits[name], x.short[name] = most, true
+		}
+	}
+	l := x.local.Limits
+	l.CostUSD, l.Tokens = tipstaff.USD(limits[tipstaff.BoundCostUSD]), limits[tipstaff.BoundTokens]
+	return l
+}
+
+// spent passes on what the stream shows.
+func (x *turn) spent(tokens int64, cost tipstaff.USD, costKnown bool) {
+	use := flow.Use{tipstaff.BoundTokens: tokens}
+	if costKnown {
+		use[tipstaff.BoundCostUSD] = int64(cost)
+	}
+	x.attempt.Spent(use)
+}
+
+// use is what is charged. What the CLI does not tell is charged as it was reserved, unless
+// it has done nothing.
 func (x *turn) use(res Result) flow.Use {
 	use := flow.Use{}
+	switch res.Outcome {
+	case StartFailed, SessionConflict, SessionLost:
+		if res.Steps == 0 {
+			use[tipstaff.BoundCostUSD], use[tipstaff.BoundTokens] = 0, 0
+		}
+	}
 	if res.CostKnown {
 		use[tipstaff.BoundCostUSD] = int64(res.CostUSD)
 	}

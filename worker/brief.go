@@ -13,6 +13,8 @@ import (
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
+const textStopped = `You were stopped because nothing was left of what this run may spend. Go on with your task where you stopped.`
+
 const textNudge = `Your turn ended, and your task does not know how it stands.
 If the work is done, call task_set_status with status "needs_review" and a reason.
 If you cannot go on, call task_ask with your question, or task_set_status with status "paused".

@@ -333,7 +333,10 @@ func (d *drive) count(res Result) {
 // judge says whether the work is done, or what the next invocation is to do.
 func (d *drive) judge(n next, res Result) (done bool, follow *next, err error) {
 	reported := res.Report.Status == tipstaff.TaskNeedsReview
-	if res.Bound != "" {
+	switch {
+	case res.Bound != "" && res.Held: // the next invocation asks for an extension
+		return false, &next{text: textStopped, resume: true, grants: n.grants}, nil
+	case res.Bound != "":
 		return false, nil, &flow.Error{Code: flow.CodeBoundExceeded, Bound: res.Bound, Message: "what the run has left of " + res.Bound + " was used by worker " + d.Worker}
 	}
 	switch res.Outcome {

@@ -255,6 +255,19 @@ func TestEveryOutcome(t *testing.T) {
 	}
 }
 
+// What the run had left was reached, but part of its bound is held for invocations that
+// were lost: the worker goes on, and the next invocation asks for more before it begins.
+func TestAWorkerGoesOnWhereKillsHadLeftTooLittle(t *testing.T) {
+	stopped := Result{Outcome: Limit, Which: "cost_usd", Bound: "cost_usd", Held: true, SessionID: "s"}
+	b := newWork(stopped, Result{Outcome: Reported, SessionID: "s", Report: Report{Status: tipstaff.TaskNeedsReview}})
+	b.ends(t, flow.Completed, "")
+	if len(b.made) != 2 || !strings.Contains(b.made[1], "resume") || !strings.HasSuffix(b.made[1], textStopped) {
+		t.Errorf("invocations %q", b.made)
+	}
+	b = newWork(stopped, &flow.Error{Code: flow.CodeBoundExceeded, Bound: "cost_usd", NotSent: true}) // nobody gave more
+	b.ends(t, flow.Failed, flow.CodeBoundExceeded)
+}
+
 func TestWhatIsRefusedBeforeItStartsHasItsOwnCode(t *testing.T) {
 	b := newWork(&flow.Error{Code: "worker_unavailable", Message: "no claude on PATH", NotSent: true})
 	b.ends(t, flow.Failed, "worker_unavailable")

@@ -303,6 +303,9 @@ func (i *invocation) spending(u tipstaff.ModelUsage) {
 		cost, known = i.o.Price(i.model(), u)
 	}
 	i.watch.spending(u, cost, known)
+	if i.o.Spent != nil {
+		i.o.Spent(u.InputTokens+u.OutputTokens, cost, known)
+	}
 }
 
 func (i *invocation) model() string {

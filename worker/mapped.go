@@ -355,6 +355,7 @@ func (m *mapper) close(outcome Outcome, which, msg string, usage tipstaff.ModelU
 	}
 	m.settle()
 	m.finished = true
+	msg = flow.CutText(msg, "")
 	var terminal Body
 	if outcome.failed() {
 		terminal = &tipstaff.AgentError{Code: "worker_" + string(outcome), Msg: msg, Which: which, Usage: usage, Steps: m.steps, Inside: m.inside("")}

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -129,16 +130,13 @@ func (b *turns) Containment() string { return b.starter.level }
 func (b *turns) take(ctx context.Context, name string, n int) error {
 	l := &Local{Assignment: Assignment{Settled: Settled{Worker: b.config.Name, Type: b.config.Type, Posture: b.posture, Limits: b.options.Limits}},
 		TaskID: "010", Iteration: 1, Prompt: "do it", Again: "do it again", Path: "root/work", Session: 1}
+	act := Activities(b.host)[name]
+	left := func(bound string) (int64, bool) { return b.left, bound == tipstaff.BoundCostUSD }
 	a := flow.Attempt{Run: workRun, Path: "root/work/worker#1", Name: name, N: n, Local: l, Tell: func(flow.Event) {},
 		Note: func(e flow.Event) { b.notes(e) }, Sync: func() error { return nil },
-		Left: func(bound string) (int64, bool) { return b.left, bound == tipstaff.BoundCostUSD },
-		Reserve: func(use flow.Use) error {
-			if use[tipstaff.BoundCostUSD] > b.left {
-				return &flow.Error{Code: flow.CodeBoundExceeded, Bound: tipstaff.BoundCostUSD}
-			}
-			return nil
-		}}
-	_, err := Activities(b.host)[name].Run(ctx, a)
+		Left: left, Held: func(string) int64 { return 0 }, Spent: func(flow.Use) {}}
+	a.Reserved = act.Wants(a, left)
+	_, err := act.Run(ctx, a)
 	return err
 }
 
@@ -250,7 +248,6 @@ func TestWhatIsRefusedStoresNothing(t *testing.T) {
 		string(tipstaff.WorkerDirectory):           func(b *turns) { b.options.Dir = "/nowhere" },
 		string(tipstaff.WorkerPolicyInexpressible): func(b *turns) { b.posture, b.policy = Auto, ruled{} },
 		string(tipstaff.WorkerContainment):         func(b *turns) { b.options.Limits.Containment = "cgroup" },
-		flow.CodeBoundExceeded:                     func(b *turns) { b.left = 0 },
 	} {
 		b := newTurns(t, "opencode", connect)
 		spoil(b)
@@ -330,5 +327,52 @@ func TestOfTwoResumesOneRuns(t *testing.T) {
 	close(tried)
 	if err := <-first; err != nil || len(b.seen()) != 2 {
 		t.Errorf("the first came to %v, after %d starts", err, len(b.seen()))
+	}
+}
+
+// An invocation wants its limits of money, as far as the run has that much left; without a
+// limit of its own it wants nothing of tokens, unless nothing is left.
+func TestWhatAnInvocationWants(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits Limits
+		left   flow.Use
+		want   flow.Use
+	}{
+		"its limits":                 {Limits{CostUSD: 2, Tokens: 9}, flow.Use{"cost_usd": 5, "tokens": 10}, flow.Use{"cost_usd": 2, "tokens": 9}},
+		"what is left":               {Limits{CostUSD: 2, Tokens: 9}, flow.Use{"cost_usd": 1, "tokens": 4}, flow.Use{"cost_usd": 1, "tokens": 4}},
+		"more than nothing":          {Limits{CostUSD: 2}, flow.Use{"cost_usd": 0, "tokens": 0}, flow.Use{"cost_usd": 2, "tokens": 1}},
+		"nothing without limits":     {Limits{}, flow.Use{"cost_usd": 5, "tokens": 10}, flow.Use{}},
+		"nothing of what is unbound": {Limits{CostUSD: 2, Tokens: 9}, flow.Use{}, flow.Use{}},
+		"a call that it cannot make": {Limits{}, flow.Use{"model_calls": 0, "tool_calls": 0}, flow.Use{"model_calls": 1}},
+	} {
+		l := &Local{Assignment: Assignment{Settled: Settled{Limits: c.limits, Counted: []string{"agent_hops", "model_calls"}}}}
+		got := wants(flow.Attempt{Local: l}, func(bound string) (int64, bool) { n, ok := c.left[bound]; return n, ok })
+		if !maps.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// Its limits are what it was granted, and each is the run's or its own.
+func TestLimitsAreEachTheirOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits         Limits
+		reserved, left flow.Use
+		want           Limits
+		short          string
+	}{
+		"its own":              {Limits{CostUSD: 2, Tokens: 9}, flow.Use{"cost_usd": 2, "tokens": 9}, nil, Limits{CostUSD: 2, Tokens: 9}, ""},
+		"the run's for one":    {Limits{CostUSD: 2, Tokens: 9}, flow.Use{"cost_usd": 1, "tokens": 9}, nil, Limits{CostUSD: 1, Tokens: 9}, "cost_usd"},
+		"all that is left":     {Limits{CostUSD: 2}, flow.Use{"cost_usd": 2}, flow.Use{"tokens": 7}, Limits{CostUSD: 2, Tokens: 7}, "tokens"},
+		"none that is bounded": {Limits{CostUSD: 2}, nil, nil, Limits{CostUSD: 2}, ""},
+	} {
+		x := &turn{local: &Local{Assignment: Assignment{Settled: Settled{Limits: c.limits}}}, attempt: flow.Attempt{Reserved: c.reserved,
+			Left: func(bound string) (int64, bool) { n, ok := c.left[bound]; return n, ok }}}
+		if got := x.limits(); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+		if names := slices.Collect(maps.Keys(x.short)); strings.Join(names, " ") != c.short {
+			t.Errorf("%s: the run's are %v, want %q", name, names, c.short)
+		}
 	}
 }

@@ -100,6 +100,8 @@ type Options struct {
 	// Begin is called when nothing else can refuse the invocation, before anything is
 	// stored or started for it; it may still change the limits. Nil: nothing is to do.
 	Begin func(*Options) error
+	// Spent is told what the invocation has used so far, as far as its stream shows that.
+	Spent func(tokens int64, cost tipstaff.USD, costKnown bool)
 }
 
 // Conversation is the CLI's own session, as far as an invocation needs to know it.
@@ -136,6 +138,7 @@ type Result struct {
 	Outcome      Outcome                `json:"outcome"`
 	Which        string                 `json:"which,omitempty"` // of a limit: wall, idle, output, tokens, cost_usd
 	Bound        string                 `json:"bound,omitempty"` // of the run, if that was the smaller limit
+	Held         bool                   `json:"held,omitempty"`  // of that bound, part was held for attempts that were lost
 	SessionID    string                 `json:"session_id"`
 	Exit         tipstaff.WorkerExit    `json:"exit"`
 	IsError      bool                   `json:"is_error"`

@@ -32,8 +32,8 @@ func (r *rig) agree(live flow.Outcome) {
 	if got, want := describe(again), describe(live); got != want {
 		r.t.Fatalf("replay ended %s, the run %s%v", got, want, r.journal())
 	}
-	if !sameUse(again.Used, live.Used) {
-		r.t.Fatalf("replay counts %v, the run has used %v%v", again.Used, live.Used, r.journal())
+	if !sameUse(again.Used, live.Used) || !sameUse(again.Held, live.Held) {
+		r.t.Fatalf("replay counts %+v, the run %+v%v", again.Tally, live.Tally, r.journal())
 	}
 	if now := r.sights(); !maps.Equal(seen, now) {
 		r.t.Fatalf("replay saw other things than the drive:\n%s%v", difference(seen, now), r.journal())

@@ -51,6 +51,7 @@ func Run(t *testing.T, open func(*testing.T) Bed) {
 		{"bounds", bounds},
 		{"charging", charging},
 		{"reserving", reservings},
+		{"holding", holding},
 		{"forking", forking},
 		{"long", long},
 		{"correcting", correcting},

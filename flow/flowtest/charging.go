@@ -185,7 +185,7 @@ func chargesForkOnce(t *testing.T, open opener) {
 	t.Run("while it was under way", func(t *testing.T) {
 		h := r.history()
 		h.Records = h.Records[:begun-h.Records[0].Seq+1]
-		used, _ := flow.Totals(h, nil)
+		used := flow.Totals(h, nil).Used
 		f := r.fork(t, begun, used, 0)
 		f.answer = func(gate) (flow.Decision, bool) { return flow.Decision{Action: "retry"}, true }
 		f.usedUp(f.toEnd(), flow.Use{"tokens": 100, "model_calls": 2})

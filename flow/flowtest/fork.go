@@ -43,7 +43,7 @@ func (f forked) Load(ctx context.Context, run string) (flow.History, error) {
 func (r *rig) fork(t tb, n int64, counters flow.Use, wall time.Duration) *rig {
 	t.Helper()
 	next := newRun(t, r.bed, r.job.Flow)
-	next.job.Limits = r.job.Limits
+	next.job.Limits, next.job.Holds = r.job.Limits, r.job.Holds
 	h := r.history()
 	own := journal(h.Records)
 	if n > 0 {
@@ -53,7 +53,7 @@ func (r *rig) fork(t tb, n int64, counters flow.Use, wall time.Duration) *rig {
 	if counters == nil {
 		return next
 	}
-	body := map[string]any{"from_run": r.run, "seq": n, "counters": counters, "by": "local:cli"}
+	body := map[string]any{"from_run": r.run, "seq": n, "counters": counters, "held": flow.Totals(h, r.job.Limits).Held, "by": "local:cli"}
 	if wall > 0 {
 		body["wall_ms"] = wall.Milliseconds()
 	}

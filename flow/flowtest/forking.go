@@ -178,7 +178,8 @@ func forkExtended(t *testing.T, open opener) {
 	at := r.lastSeq("effect.finished", "root/b")
 	h := r.history()
 	h.Records = journal(h.Records).where(func(rec flow.Record) bool { return rec.Seq <= at })
-	used, limit := flow.Totals(h, r.job.Limits)
+	tally := flow.Totals(h, r.job.Limits)
+	used, limit := tally.Used, tally.Limit
 	if !sameUse(used, flow.Use{"tool_calls": 2}) || !sameUse(limit, flow.Use{"tool_calls": 3}) {
 		t.Fatalf("at record %d %v were used of %v", at, used, limit)
 	}

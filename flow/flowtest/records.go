@@ -25,6 +25,8 @@ type body struct {
 	Reserve       flow.Use        `json:"reserve"`
 	Wanted        flow.Use        `json:"wanted"`
 	Used          flow.Use        `json:"used"`
+	Held          flow.Use        `json:"held"`
+	SoFar         flow.Use        `json:"so_far"`
 	Counters      flow.Use        `json:"counters"`
 	By            string          `json:"by"`
 	RetryAt       time.Time       `json:"retry_at"`

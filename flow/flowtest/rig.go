@@ -111,6 +111,7 @@ func (r *rig) history() flow.History {
 	if err != nil {
 		r.t.Fatalf("loading: %v", err)
 	}
+	h.Holds = r.job.Holds
 	return h
 }
 

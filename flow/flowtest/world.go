@@ -32,8 +32,9 @@ type Act struct {
 	Before func(context.Context, flow.Attempt)
 	// Do is called when the effect has happened.
 	Do func(context.Context, flow.Attempt) (flow.Done, error)
-	// Check, Stops, Awaited and Prompt are those of flow.Activity.
+	// Check, Wants, Stops, Awaited and Prompt are those of flow.Activity.
 	Check   func(context.Context, flow.Attempt) error
+	Wants   func(flow.Attempt, func(string) (int64, bool)) flow.Use
 	Stops   bool
 	Awaited bool
 	Prompt  bool
@@ -136,6 +137,12 @@ func (w *World) Activity(dead <-chan struct{}) flow.Activity {
 		},
 		Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
 			return w.run(ctx, a, dead)
+		},
+		Wants: func(a flow.Attempt, left func(string) (int64, bool)) flow.Use {
+			if act := w.act(a.Path); act.Wants != nil {
+				return act.Wants(a, left)
+			}
+			return nil
 		},
 		Stops:   func(a flow.Attempt) bool { return w.act(a.Path).Stops },
 		Awaited: func(a flow.Attempt) bool { return w.act(a.Path).Awaited },

@@ -67,7 +67,7 @@ func (s *sim) checkOpen() {
 
 // replay drives the flow on the records alone.
 func (s *sim) replay(h flow.History, root string) flow.Outcome {
-	job := flow.Job{Run: s.run, Root: root, Flow: s.flow, Input: s.c.Input, Limits: s.c.Limits}
+	job := flow.Job{Run: s.run, Root: root, Flow: s.flow, Input: s.c.Input, Limits: s.c.Limits, Holds: s.c.Holds}
 	out, err := flow.Replay(h).Drive(noContext, job)
 	if err != nil {
 		return flow.Outcome{Status: flow.Interrupted, Err: err}
@@ -86,7 +86,7 @@ func (s *sim) checkEnd() {
 	if s.c.Revise == nil {
 		later = nil
 	}
-	if faults := flow.Conform(flow.History{Records: records, Ended: s.status}, s.c.Limits, later...); len(faults) > 0 {
+	if faults := flow.Conform(flow.History{Records: records, Ended: s.status, Holds: s.c.Holds}, s.c.Limits, later...); len(faults) > 0 {
 		s.fail("the journal does not conform: %v", faults)
 		return
 	}
@@ -103,16 +103,16 @@ func (s *sim) checkEnd() {
 		s.fail("the run ended %s, its replay %s", s.status, out.Status)
 	case s.live != nil && s.status != flow.Cancelled && (string(out.Value) != string(s.live.Value) || fmt.Sprint(out.Err) != fmt.Sprint(s.live.Err)):
 		s.fail("the run ended with %s %v, its replay with %s %v", s.live.Value, s.live.Err, out.Value, out.Err)
-	case s.live != nil && !sameUse(out.Used, s.live.Used):
-		s.fail("the run has used %v, its replay %v", s.live.Used, out.Used)
+	case s.live != nil && (!sameUse(out.Used, s.live.Used) || !sameUse(out.Held, s.live.Held)):
+		s.fail("the run has used %+v, its replay %+v", s.live.Tally, out.Tally)
 	}
 	s.checkEffects(records)
-	var said []flow.Use
+	var said []flow.Tally
 	if s.live != nil {
-		said = append(said, s.live.Used)
+		said = append(said, s.live.Tally)
 	}
 	if out.Status.Terminal() { // else it could not see how others have settled the run
-		said = append(said, out.Used)
+		said = append(said, out.Tally)
 	}
 	s.checkLedger(records, said...)
 }

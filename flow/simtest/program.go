@@ -19,6 +19,7 @@ type step struct {
 	b        Behaviour
 	retries  int
 	reserve  int64
+	bound    string // that it reserves
 	ask      bool
 	timeout  time.Duration
 	fatal    bool // a failure ends the sequence; else the program takes it for an answer
@@ -32,7 +33,8 @@ type step struct {
 type program struct {
 	segments [][]step
 	limit    int64
-	wall     int64 // milliseconds
+	bound    string // that limit bounds
+	wall     int64  // milliseconds
 	linger   bool
 	revises  bool
 	cancels  bool
@@ -41,14 +43,16 @@ type program struct {
 
 // Generate makes a program of its own out of choices. Zeros make the smallest one.
 func Generate(pick *Choices) *Case {
-	p := &program{settled: pick.Of(2) == 1}
+	p := &program{settled: pick.Of(2) == 1, bound: "tool_calls"}
 	g := generator{pick: pick, p: p}
 	p.linger = pick.One(3)
 	if !p.settled {
 		p.revises = pick.One(4)
 		p.cancels = pick.One(4)
 		if pick.One(3) {
-			p.limit = int64(1 + pick.Of(5))
+			if p.limit = int64(1 + pick.Of(5)); pick.One(2) {
+				p.bound = flow.Tokens // which the run holds when an attempt is lost
+			}
 		}
 		if pick.One(6) {
 			p.wall = int64(5 * (1 + pick.Of(5)))
@@ -134,7 +138,7 @@ func (g *generator) call(st *step) {
 	if pick.One(5) {
 		st.b.Uses = 1 + pick.Of(3)
 	}
-	st.reserve = int64(pick.Of(2))
+	st.reserve, st.bound = int64(pick.Of(2)), g.p.bound
 	if pick.One(5) {
 		st.b.More = 1
 	}
@@ -155,7 +159,7 @@ func (p *program) asCase() *Case {
 		Settled: p.settled, Cancels: p.cancels, Edit: p.edit}
 	c.Limits = flow.Use{}
 	if p.limit > 0 {
-		c.Limits["tool_calls"] = p.limit
+		c.Limits[p.bound], c.Holds = p.limit, p.bound == flow.Tokens
 	}
 	if p.wall > 0 {
 		c.Limits[flow.WallTime] = p.wall
@@ -273,7 +277,7 @@ func (st *step) call(fc flow.Context, i int) (string, error) {
 		c.Retry = flow.Retry{Max: st.retries, Backoff: 10 * time.Millisecond}
 	}
 	if st.reserve > 0 {
-		c.Reserve = flow.Use{"tool_calls": st.reserve}
+		c.Reserve = flow.Use{st.bound: st.reserve}
 	}
 	r, err := fc.Do(c)
 	said, err := told(string(r.Value), err)
@@ -307,7 +311,7 @@ func (p *program) String() string {
 	for _, f := range []struct {
 		set  bool
 		what string
-	}{{p.settled, "settled "}, {p.linger, "lingers "}, {p.revises, "corrected "}, {p.cancels, "cancelled "}, {p.limit > 0, fmt.Sprint("limit ", p.limit, " ")}, {p.wall > 0, fmt.Sprint("wall time ", p.wall, " ms")}} {
+	}{{p.settled, "settled "}, {p.linger, "lingers "}, {p.revises, "corrected "}, {p.cancels, "cancelled "}, {p.limit > 0, fmt.Sprint("limit ", p.limit, " ", p.bound, " ")}, {p.wall > 0, fmt.Sprint("wall time ", p.wall, " ms")}} {
 		if f.set {
 			b.WriteString(f.what)
 		}

@@ -26,6 +26,7 @@ type Case struct {
 	Input  json.RawMessage // of the first segment
 	Root   string
 	Limits flow.Use
+	Holds  bool // as in flow.Job
 	Linger time.Duration
 	Acts   []string                    // names of the activities
 	Behave func(path string) Behaviour // what the world does with a call
@@ -47,6 +48,14 @@ type Case struct {
 	Edit func(pick *Choices, recorded map[string]bool) *Edit
 
 	forget string // a kind of record that the log acknowledges and does not keep, for a test
+}
+
+// counts is the bound that the activities of the world report, and reserve more of.
+func (c *Case) counts() string {
+	if c.Holds {
+		return flow.Tokens
+	}
+	return "tool_calls"
 }
 
 // Failure is a schedule that broke a rule.
@@ -303,7 +312,7 @@ func (s *sim) job(p *process) flow.Job {
 	for _, name := range s.c.Acts {
 		acts[name] = s.world.activity(p)
 	}
-	job := flow.Job{Run: s.run, Root: s.root(), Flow: s.flow, Input: s.c.Input, Acts: acts, Limits: s.c.Limits, Linger: s.c.Linger}
+	job := flow.Job{Run: s.run, Root: s.root(), Flow: s.flow, Input: s.c.Input, Acts: acts, Limits: s.c.Limits, Holds: s.c.Holds, Linger: s.c.Linger}
 	if s.c.Revise != nil {
 		job.Next = s.next
 	}

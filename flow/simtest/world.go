@@ -27,7 +27,7 @@ type Behaviour struct {
 	End    int
 	Fails  int  // so many attempts fail first and may be tried again
 	More   int  // it reserves so many tool_calls while it runs
-	Uses   int  // it reports so many tool_calls and one, whatever it reserved; 0: it reports nothing
+	Uses   int  // it reports a use of so many, less one, whatever it reserved; 0: it reports nothing
 	Stops  bool // of once: it ends itself when told to
 	Mute   bool // and does not say whether it had begun
 	Waits  bool // closing its group does not tell it to
@@ -126,7 +126,11 @@ func (w *world) run(ctx context.Context, p *process, a flow.Attempt, b Behaviour
 		return w.suspended(place, a)
 	}
 	for range b.More {
-		_ = a.Reserve(flow.Use{"tool_calls": 1}) // refused or not, it goes on
+		bound := w.s.c.counts()
+		if w.s.c.Holds {
+			a.Spent(flow.Use{bound: 1})
+		}
+		_ = a.Reserve(flow.Use{bound: 1}) // refused or not, it goes on
 	}
 	if b.Notes {
 		a.Note(flow.Event{Kind: "agent.noted", Body: a.N})
@@ -173,7 +177,7 @@ func (w *world) answer(place string, a flow.Attempt, b Behaviour) (flow.Done, er
 	defer w.s.mu.Unlock()
 	var use flow.Use
 	if b.Uses > 0 {
-		use = flow.Use{"tool_calls": int64(b.Uses - 1)}
+		use = flow.Use{w.s.c.counts(): int64(b.Uses - 1)}
 	}
 	if w.failed[place] < b.Fails {
 		w.failed[place]++

@@ -48,7 +48,7 @@ KINDS = {  # kind: (whose act, fields of the body)
 PLAIN_KINDS = set("""
 draft.updated run.launched run.queued run.started run.resumed run.parked run.interrupted run.cancel_requested run.correction_requested run.forked run.continued
 effect.intended effect.failed effect.suspended effect.finished effect.sent effect.given effect.late effect.lost gate.taken group.closed timer.set timer.fired clock.read
-bound.warned bound.refused bound.extended bound.reserved plan.drafted plan.step plan.output
+bound.warned bound.refused bound.extended bound.reserved bound.used plan.drafted plan.step plan.output
 stage.started stage.finished stage.retrying stage.skipped transition turn.merged checkpoint.created
 agent.step_started agent.message agent.router_decided agent.tool_call_request agent.approval_decided agent.tool_call_result agent.finish agent.error
 finding.recorded waiver.recorded handoff.overridden
@@ -269,7 +269,7 @@ def references(record):
             digest, size = REFERENCE.fullmatch(text).groups()
             yield digest, int(size)
     kind = record["kind"]
-    signed, keeps = kind in KINDS, kind in ("run.continued", "effect.finished")
+    signed, keeps = kind in KINDS, kind in ("run.continued", "effect.finished", "effect.failed", "effect.lost", "effect.given")
     if not signed and not keeps and kind not in ("run.correction_requested", "draft.updated"):
         return
     for name, text in items(record.text):

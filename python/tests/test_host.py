@@ -255,3 +255,36 @@ def test_a_host_must_serve_something_and_nothing_twice(server: Server) -> None:
         host.agent("work")
     with pytest.raises(ValueError, match="at least 1"):
         host.agent("other", concurrency=0)
+
+
+FAILING = """
+name: failing
+agents:
+  - {name: work, stage_order: 1, remote: {}, effect: read, error_next: mend}
+  - {name: mend, stage_order: 2, remote: {}, effect: read, default_next: end}
+"""
+
+
+@pytest.mark.parametrize("size", [4_500_000, 40_000_000])
+def test_an_error_of_many_megabytes_hurts_nobody_else(server: Server, size: int) -> None:
+    host = server.host()
+
+    @host.agent("work", effect="read")
+    def work(call: Call) -> dict[str, Any]:
+        raise ValueError("the beginning " + "x" * size + " \udc80 the end")
+
+    @host.agent("mend", effect="read")
+    def mend(call: Call) -> dict[str, Any]:
+        return {"failed": [e.message for e in call.envelope.errors]}
+
+    with serving(host), server.client() as client:
+        envelope = run(client, FAILING, metadata={})
+        assert envelope.terminal_reason == "completed"
+        state = client.get_state(envelope)
+        [error] = state.errors
+        assert error.code == "agent_error"
+        assert len(error.message.encode()) <= 4096
+        assert error.message.startswith("ValueError: the beginning x")
+        assert error.message.endswith("the end")
+        assert "show --artifact sha256:" in error.message
+        assert state.outputs["mend"] == {"failed": [error.message]}

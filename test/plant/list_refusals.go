@@ -16,8 +16,8 @@ var refusals = []bug{
 		id: "bound-refuses-in-silence", guarantee: 7, says: inTheJournal,
 		slip:   "notes the refusal of a bound only where somebody is asked for more",
 		file:   "flow/admit.go",
-		old:    "\t\tdo.noteRefusal(name)\n\t\tif !do.Ask {",
-		new:    "\t\tif do.Ask {\n\t\t\tdo.noteRefusal(name)\n\t\t}\n\t\tif !do.Ask {",
+		old:    "\t\tdo.noteRefusal(name)\n\t\t// Nobody",
+		new:    "\t\tif do.Ask {\n\t\t\tdo.noteRefusal(name)\n\t\t}\n\t\t// Nobody",
 		suites: []suite{themes("bounds"), tests("flow", "TestBoundsWarnAndRefuse")},
 	},
 	{

@@ -24,9 +24,10 @@ type runHeader struct {
 // bound is a bound as a bar.
 type bound struct {
 	Name, Used, Limit string
-	Held              string // what is reserved; "": nothing
+	Held              string // for attempts that were lost; "": nothing
+	InFlight          string // what is reserved; "": nothing
 	Of                int64  // used, in thousandths of the limit; 0 where there is none
-	Reserved          int64  // on top of that
+	Reserved          int64  // on top of that, in flight or held
 	Class             string // waiting: it is nearly used up; refused: it was
 }
 
@@ -124,13 +125,16 @@ func (h runHeader) AdviceActs(n tipstaff.NextCall) bool { return n.Tool == tipst
 func boundsOf(r tipstaff.Run) (all []bound) {
 	for name, b := range r.Bounds {
 		one := bound{Name: words(strings.TrimSuffix(name, "_usd")), Used: amount(name, b.Used)}
+		if b.Held > 0 {
+			one.Held = amount(name, b.Held)
+		}
 		if b.Reserved > 0 {
-			one.Held = amount(name, b.Reserved)
+			one.InFlight = amount(name, b.Reserved)
 		}
 		if b.Limited {
 			one.Limit = amount(name, b.Limit)
 			one.Of = share(b.Used, b.Limit)
-			one.Reserved = min(1000-one.Of, share(b.Reserved, b.Limit))
+			one.Reserved = min(1000-one.Of, share(b.Reserved+b.Held, b.Limit))
 			if one.Of >= 800 {
 				one.Class = "waiting"
 			}

@@ -68,6 +68,7 @@ var tellers = map[tipstaff.Kind]teller{
 		`The bound {{words .Bound}} was reached: {{amount .Bound .Used}} of {{amount .Bound .Limit}} used{{with .Refused}}; refused: {{.}}{{end}}`),
 	tipstaff.KindBoundExtended: tells[tipstaff.BoundExtended]("bounds", `The bound {{words .Bound}} was raised by {{amount .Bound .By}}`),
 	tipstaff.KindBoundReserved: tells[nothing]("bounds", `The attempt holds more of the bounds while it runs`),
+	tipstaff.KindBoundUsed:     tells[tipstaff.BoundUsed]("bounds", `The attempt has used so far{{range $name, $n := .SoFar}} {{amount $name $n}} {{words $name}}{{end}}`),
 
 	tipstaff.KindPlanDrafted: tells[tipstaff.PlanDrafted]("lifecycle", `A model wrote the plan {{brief .ProgramDigest}} in {{plural .Attempts "attempt"}}{{with .Model}} ({{.}}){{end}}`),
 	tipstaff.KindPlanStep: judges("effects", `The node{{with .Node}} {{.}}{{end}}{{with step .Status}} {{.}}{{end}}{{with .Error}}{{with .Code}}: {{.}}{{end}}{{with .Message}}. {{.}}{{end}}{{end}}`,

@@ -11,6 +11,7 @@ from tipstaff.connection import MAX_MESSAGE
 from tipstaff.core.v1 import core_pb2 as pb
 
 _HEADROOM = 1 << 10  # of a message, for what goes around a result
+_MOST_TEXT = MAX_MESSAGE // 2  # bytes of the text of an error; the server shows its two ends and keeps all of it
 
 
 def returned(call_id: str, content: object) -> pb.Result:
@@ -32,6 +33,10 @@ def raised(call_id: str, error: BaseException) -> pb.Result:
 
 
 def failed(call_id: str, code: str, message: str, retryable: bool = False) -> pb.Result:
+    text = message.encode("utf-8", "replace")  # an exception may hold what is no text
+    if len(text) > _MOST_TEXT:
+        text = text[: _MOST_TEXT // 2] + f"\n[… {len(text)} bytes in all …]\n".encode() + text[-_MOST_TEXT // 2 :]
+    message = text.decode("utf-8", "ignore")
     return pb.Result(call_id=call_id, error=pb.AgentError(code=code, message=message, retryable=retryable))
 
 
