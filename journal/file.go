@@ -28,8 +28,25 @@ func EnvelopeFile(envelope []byte) (name string, content []byte, err error) {
 		return "", nil, err
 	}
 	b.WriteByte('\n')
-	return fmt.Sprintf("%06d-%s.json", r.Seq, r.Kind), b.Bytes(), nil
+	return envelopeName(r.Seq, r.Kind), b.Bytes(), nil
 }
+
+// EnvelopeSeq is the number of the envelope whose file has this name; 0: no envelope's file is
+// called so.
+func EnvelopeSeq(name string) int64 {
+	var seq int64
+	var kind string
+	if _, err := fmt.Sscanf(name, "%d-%s", &seq, &kind); err != nil || !strings.HasSuffix(kind, ".json") {
+		return 0
+	}
+	kind = strings.TrimSuffix(kind, ".json")
+	if !IsEnvelope(kind) || name != envelopeName(seq, kind) {
+		return 0
+	}
+	return seq
+}
+
+func envelopeName(seq int64, kind string) string { return fmt.Sprintf("%06d-%s.json", seq, kind) }
 
 // VerifyFiles compares a folder of envelope files with the envelopes. One that
 // differs, or that belongs to no envelope, is [ErrProjectionMismatch]; a missing

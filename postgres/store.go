@@ -175,7 +175,12 @@ func (s *Store) Fill(ctx context.Context, from *store.Store) (tipstaff.StoreCopy
 func (s *Store) Name() string { return s.db.name }
 
 // Stats are of what was committed.
-func (s *Store) Stats() store.WriterStats { return s.db.writer.Stats() }
+func (s *Store) Stats() store.WriterStats {
+	if s.db.writer == nil {
+		return store.WriterStats{}
+	}
+	return s.db.writer.Stats()
+}
 
 // Secret is a key for a purpose other than signing; see [files.Secret].
 func (s *Store) Secret(purpose string) []byte { return files.Secret(s.db.keys, purpose) }

@@ -158,11 +158,29 @@ func (db *database) restoreAll(ctx context.Context) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
-		if int64(len(entries)) < want {
+		if files, _ := envelopeFiles(entries); files < want {
 			errs = append(errs, db.restore(ctx, run))
 		}
 	}
 	return errors.Join(append(errs, err)...)
+}
+
+// envelopeFiles is how many of the files in a run's folder are those of envelopes, and the
+// number of the last one. What somebody was about to write, and was killed, is none.
+func envelopeFiles(entries []fs.DirEntry) (n, last int64) {
+	for _, e := range entries {
+		if seq := journal.EnvelopeSeq(e.Name()); seq > 0 {
+			n, last = n+1, max(last, seq)
+		}
+	}
+	return n, last
+}
+
+// lastFile is the number of the last envelope of a run whose file is there; 0: none is.
+func (f folder) lastFile(run string) int64 {
+	entries, _ := os.ReadDir(f.envelopes(run)) // what cannot be listed tells nothing
+	_, last := envelopeFiles(entries)
+	return last
 }
 
 // restore writes those files of a run's envelopes that are missing.

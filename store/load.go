@@ -61,12 +61,17 @@ func (s *Store) Load(ctx context.Context, run string) (flow.History, error) {
 
 // load reads and checks the present segment of a run.
 func (s *Store) load(ctx context.Context, run string) (*loading, error) {
+	kept, where := s.opts.Kept(run) // before the run is read: others may be writing
 	row, err := s.Run(ctx, run)
 	if err != nil {
 		return nil, err
 	}
 	if row.Head < row.FoldSeq {
 		return nil, lostTail(run, row.Head, row.FoldSeq)
+	}
+	if row.Head < kept { // what it would do next may have been done
+		return nil, fmt.Errorf("%w; %s has the file of record %d: the database was set back, or its disk has lost what it had acknowledged",
+			lostTail(run, row.Head, kept), where, kept)
 	}
 	known := s.sound.of(run)
 	if known.Seq > row.Head {

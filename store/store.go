@@ -182,6 +182,10 @@ type Options struct {
 	// Anchor names the file that anchors are written to and resumed runs compared
 	// with; "": there is none. nil: likewise.
 	Anchor func() (string, error)
+	// Kept is the last record of a run of which a file beside the database tells, and where that
+	// is. Files are written after the commits that make them true. 0: none does; nil: no file
+	// ever does.
+	Kept func(run string) (last int64, where string)
 }
 
 // heartbeatValid is how long a heartbeat is a sign of life.
@@ -202,6 +206,9 @@ func (o *Options) WithDefaults() Options {
 	}
 	if v.Anchor == nil {
 		v.Anchor = func() (string, error) { return "", nil }
+	}
+	if v.Kept == nil {
+		v.Kept = func(string) (int64, string) { return 0, "" }
 	}
 	return v
 }

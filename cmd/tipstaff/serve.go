@@ -42,7 +42,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if err != nil {
 		return err
 	}
-	config, err := runner.New(runner.Config{Workspace: workspace, Store: noStore{}}).Serving()
+	config, err := runner.New(runner.Config{Workspace: workspace}).Serving()
 	if err != nil {
 		return err
 	}
