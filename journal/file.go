@@ -9,6 +9,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -31,19 +32,15 @@ func EnvelopeFile(envelope []byte) (name string, content []byte, err error) {
 	return envelopeName(r.Seq, r.Kind), b.Bytes(), nil
 }
 
-// EnvelopeSeq is the number of the envelope whose file has this name; 0: no envelope's file is
-// called so.
-func EnvelopeSeq(name string) int64 {
-	var seq int64
-	var kind string
-	if _, err := fmt.Sscanf(name, "%d-%s", &seq, &kind); err != nil || !strings.HasSuffix(kind, ".json") {
-		return 0
+// ParseEnvelopeName returns the number and kind of the envelope whose file has this name; 0: no
+// envelope's file is called so.
+func ParseEnvelopeName(name string) (seq int64, kind string) {
+	number, kind, _ := strings.Cut(strings.TrimSuffix(name, ".json"), "-")
+	seq, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || seq < 1 || !IsEnvelope(kind) || name != envelopeName(seq, kind) {
+		return 0, ""
 	}
-	kind = strings.TrimSuffix(kind, ".json")
-	if !IsEnvelope(kind) || name != envelopeName(seq, kind) {
-		return 0
-	}
-	return seq
+	return seq, kind
 }
 
 func envelopeName(seq int64, kind string) string { return fmt.Sprintf("%06d-%s.json", seq, kind) }

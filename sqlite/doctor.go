@@ -267,7 +267,7 @@ func (x *examination) envelopes(ctx context.Context, c *conn, run store.Examined
 	}
 	for _, f := range found.faults {
 		name := filepath.Join(dir, f.File)
-		if journal.EnvelopeSeq(f.File) > found.last {
+		if seq, _ := journal.ParseEnvelopeName(f.File); seq > found.last {
 			x.Error("run_set_back", name, restore, "run %s ends at record %d: the database was set back, or its disk has lost what it had acknowledged", run.ID, found.last)
 			continue
 		}

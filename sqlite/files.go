@@ -165,21 +165,25 @@ func (db *database) restoreAll(ctx context.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// envelopeFiles is how many of the files in a run's folder are those of envelopes, and the
-// number of the last one. What somebody was about to write, and was killed, is none.
-func envelopeFiles(entries []fs.DirEntry) (n, last int64) {
+// envelopeFiles counts the files of envelopes in a run's folder. What somebody was about to
+// write, and was killed, is none.
+func envelopeFiles(entries []fs.DirEntry) (n int64, last store.KeptFile) {
 	for _, e := range entries {
-		if seq := journal.EnvelopeSeq(e.Name()); seq > 0 {
-			n, last = n+1, max(last, seq)
+		if seq, kind := journal.ParseEnvelopeName(e.Name()); seq > 0 {
+			n++
+			if seq > last.Seq {
+				last = store.KeptFile{Seq: seq, Kind: kind, Name: e.Name()}
+			}
 		}
 	}
 	return n, last
 }
 
-// lastFile is the number of the last envelope of a run whose file is there; 0: none is.
-func (f folder) lastFile(run string) int64 {
+// lastFile is the last envelope of a run that has a file.
+func (f folder) lastFile(run string) store.KeptFile {
 	entries, _ := os.ReadDir(f.envelopes(run)) // what cannot be listed tells nothing
 	_, last := envelopeFiles(entries)
+	last.Name = filepath.Join(f.envelopes(run), last.Name)
 	return last
 }
 

@@ -180,7 +180,7 @@ func newStore(dir folder, opts Options, keys *store.Keyring, mode string) *datab
 	for range readers {
 		db.readers.idle <- nil
 	}
-	opts.Kept = func(run string) (int64, string) { return dir.lastFile(run), dir.envelopes(run) }
+	opts.Kept = dir.lastFile
 	db.rules = store.New(db, keys, &opts.Options)
 	return db
 }

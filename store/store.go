@@ -182,10 +182,15 @@ type Options struct {
 	// Anchor names the file that anchors are written to and resumed runs compared
 	// with; "": there is none. nil: likewise.
 	Anchor func() (string, error)
-	// Kept is the last record of a run of which a file beside the database tells, and where that
-	// is. Files are written after the commits that make them true. 0: none does; nil: no file
-	// ever does.
-	Kept func(run string) (last int64, where string)
+	// Kept is the last envelope of a run that has a file beside the database. Files are written
+	// after the commits that make them true. nil: there are no files.
+	Kept func(run string) KeptFile
+}
+
+// KeptFile is the file of an envelope; that with the number 0 is none.
+type KeptFile struct {
+	Seq        int64
+	Kind, Name string
 }
 
 // heartbeatValid is how long a heartbeat is a sign of life.
@@ -208,7 +213,7 @@ func (o *Options) WithDefaults() Options {
 		v.Anchor = func() (string, error) { return "", nil }
 	}
 	if v.Kept == nil {
-		v.Kept = func(string) (int64, string) { return 0, "" }
+		v.Kept = func(string) KeptFile { return KeptFile{} }
 	}
 	return v
 }

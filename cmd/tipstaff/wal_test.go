@@ -212,3 +212,70 @@ func TestTornLog(t *testing.T) {
 		})
 	}
 }
+
+// TestLogWithoutItsEnd takes from the log what the disk had acknowledged: the last commits of a
+// run that rests. Where an anchor or the file of an envelope tells of them, the run is not
+// driven, and whoever looks is told.
+func TestLogWithoutItsEnd(t *testing.T) {
+	t.Parallel()
+	w, anchors := anchoring(t)
+	w.Unpack(small)
+	w.Must(0, "run", "small.yaml")
+	store := w.openReadOnly()
+	defer store.Close()
+	reader, err := store.BeginTx(context.Background(), nil)
+	w.Check(err)
+	defer reader.Rollback()
+	var n int
+	w.Check(reader.QueryRow(`SELECT count(*) FROM records`).Scan(&n))
+	w.Must(4, "run", "anchored.yaml", "--unattended")
+	run := w.show("@").ID
+	log := w.log()
+	kept, err := os.ReadFile(anchors)
+	w.Check(err)
+	for name, c := range map[string]struct {
+		lost string // the log ends before this record
+		told []byte // anchors
+	}{
+		"an anchor tells of it":                 {"run.parked", kept},
+		"the file of an envelope tells of it":   {"policy.gate", nil},
+		"several files of envelopes tell of it": {"intent.accept", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, ends := c, commits(log)
+			for len(ends) > 0 {
+				ends = ends[:len(ends)-1]
+				cut := copyOf(t, w)
+				cut.Check(os.RemoveAll(cut.Path(".tipstaff", "tipstaff.db-shm")))
+				cut.Check(os.WriteFile(cut.Path(".tipstaff", "tipstaff.db-wal"), log[:ends[len(ends)-1]], 0o600))
+				if cut.has(run, c.lost) {
+					continue
+				}
+				cut.Check(os.WriteFile(anchors, c.told, 0o600))
+				if !cut.has(run, "intent.draft") {
+					cut.Must(1, "doctor").Says(t, "run_unknown")
+					return
+				}
+				if c.told == nil {
+					cut.Must(1, "doctor").Says(t, "run_set_back")
+				}
+				cut.Must(6, "resume", run, "--unattended").Says(t, run)
+				if done := cut.Read("done.txt"); done != "a\n" {
+					t.Errorf("done: %q", done)
+				}
+				return
+			}
+			t.Fatalf("no commit of the log is before %s", c.lost)
+		})
+	}
+}
+
+// has reports whether a run has a record of a kind.
+func (w *workspace) has(run, kind string) bool {
+	w.Helper()
+	db := w.openReadOnly()
+	defer db.Close()
+	var n int
+	w.Check(db.QueryRow(`SELECT count(*) FROM records WHERE kind = ? AND run = (SELECT n FROM runs WHERE id = ?)`, kind, run).Scan(&n))
+	return n > 0
+}

@@ -398,7 +398,9 @@ func doesToRead(o cli.OpenOptions, err error) bool {
 		return false
 	}
 	if errors.Is(err, files.ErrExposed) {
-		fmt.Fprintf(os.Stderr, "warning: %v\n", err)
+		if o.Warnings != nil {
+			fmt.Fprintf(o.Warnings, "warning: %v\n", err)
+		}
 		return true
 	}
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, flow.ErrStoreFull)
