@@ -41,15 +41,19 @@ func (w *writer) Begin() (store.Conn, bool, error) {
 	return w.c, false, err
 }
 
-// Commit implements [store.Driver].
+// Commit implements [store.Driver]. The mark is written only where the format is one that this
+// program knows.
 func (w *writer) Commit(t *store.Tx) error {
-	err := w.c.Exec(`INSERT INTO marks (holder, tx, at) VALUES (?, ?, ?) ON CONFLICT (holder) DO UPDATE SET tx = excluded.tx, at = excluded.at`,
-		w.holder, w.tx, w.db.opts.Now().UnixNano())
+	err := w.c.Exec(`INSERT INTO marks (holder, tx, at) VALUES (CASE WHEN (SELECT version FROM format) <= ? THEN CAST(? AS text) END, ?, ?)
+		ON CONFLICT (holder) DO UPDATE SET tx = excluded.tx, at = excluded.at`, w.db.format, w.holder, w.tx, w.db.opts.Now().UnixNano())
 	if err == nil && t.Told() {
 		err = w.c.Exec(`SELECT pg_notify(?, '')`, channel)
 	}
 	if err == nil {
 		err = w.c.now(`COMMIT`)
+	}
+	if isOvertaken(err) {
+		return w.overtaken(err)
 	}
 	if err != nil && w.c.pg.IsClosed() {
 		err = w.resolve(err)
@@ -61,6 +65,22 @@ func (w *writer) Commit(t *store.Tx) error {
 		}
 	}
 	return err
+}
+
+// isOvertaken reports whether a mark was refused because the format is newer.
+func isOvertaken(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "23502" && e.TableName == "marks"
+}
+
+// overtaken says what has become of the store.
+func (w *writer) overtaken(refused error) error {
+	w.Rollback()
+	has, err := format(context.Background(), w.c)
+	if err != nil {
+		return refused
+	}
+	return store.Overtaken(w.db.name, has, w.db.format)
 }
 
 // resolve finds out what became of a transaction whose connection was lost while it
@@ -111,6 +131,8 @@ func (w *writer) Fault(err error) store.Fault {
 	switch {
 	case err == nil:
 		return store.NoFault
+	case errors.Is(err, store.ErrNewer):
+		return store.Broken
 	case !errors.As(err, &e):
 		if w.c.pg.IsClosed() || pgconn.SafeToRetry(err) {
 			return store.Passing

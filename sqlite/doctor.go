@@ -186,6 +186,7 @@ func (x *examination) database(ctx context.Context) {
 	x.runs(ctx, c, folders)
 	x.blobs(ctx, c)
 	files.ExamineKeys(ctx, &x.Examination, c, x.dir.keys())
+	x.Migrations(ctx, c, `SELECT count(*) FROM sqlite_master WHERE name = 'migrated'`, x.dir.backups())
 	x.Failed(name, c.close())
 }
 
@@ -205,7 +206,7 @@ func (x *examination) connect() (*conn, error) {
 		return nil, err
 	}
 	switch have, err := checkFormat(c, x.dir, list); {
-	case errors.Is(err, errNewer):
+	case errors.Is(err, store.ErrNewer):
 		x.Warn("format_newer", x.dir.database(), "use the newer program", "it has format %d, this program knows %d: it can be read, not written", have, len(list))
 	case err != nil:
 		return nil, errors.Join(err, c.close())

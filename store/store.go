@@ -176,6 +176,8 @@ type Options struct {
 	Alive func(owner flow.Owner, heartbeat time.Time) bool
 	// Now is the clock of records and leases. nil: time.Now.
 	Now func() time.Time
+	// Version is that of the program, for what is noted of migrations.
+	Version string
 	// Shared says that other processes write at the same time: what is remembered of runs
 	// that are not driven here is not relied on.
 	Shared bool

@@ -138,6 +138,7 @@ type keeper interface {
 	Secret(purpose string) []byte
 	Collect(ctx context.Context) (removed int, err error)
 	Stats() store.WriterStats
+	Fallen(context.Context) error
 	Close() error
 }
 
@@ -377,7 +378,7 @@ func (s *session) repair(ctx context.Context) {
 // write, and does not wait for space.
 func openStore(dir string, o cli.OpenOptions, anchor func() (string, error)) (*sqlite.Store, error) {
 	opts := &sqlite.Options{UserKey: true}
-	opts.Anchor, opts.Alive = anchor, alive
+	opts.Anchor, opts.Alive, opts.Version = anchor, alive, version
 	if o.ReadOnly {
 		opts.FullLimit = time.Nanosecond
 	}
@@ -430,7 +431,7 @@ const bucketLimit = 10 * time.Second
 // openDatabase opens a store that machines share. The folder has the keys.
 func openDatabase(ctx context.Context, o cli.OpenOptions, dir string, blobs bucket.Bucket, anchor func() (string, error)) (*postgres.Store, error) {
 	opts := &postgres.Options{Folder: dir, UserKey: true, Lives: supervisor.Alive, Bucket: blobs}
-	opts.Anchor = anchor
+	opts.Anchor, opts.Version = anchor, version
 	store, err := postgres.Open(ctx, o.Store, opts)
 	if errors.Is(err, files.ErrExposed) && doesToRead(o, err) {
 		opts.ReadOnly, opts.UserKey = true, false
