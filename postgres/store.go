@@ -81,7 +81,7 @@ type database struct {
 
 // Open opens the store at a postgres:// address, and makes its tables if need be.
 func Open(ctx context.Context, address string, o *Options) (*Store, error) {
-	list, err := schemas()
+	list, err := loadSchema()
 	if err != nil {
 		return nil, err
 	}
@@ -204,9 +204,9 @@ func (s *Store) Stats() store.WriterStats {
 // Secret is a key for a purpose other than signing; see [files.Secret].
 func (s *Store) Secret(purpose string) []byte { return files.Secret(s.db.keys, purpose) }
 
-// schemas are the migrations in the order of their numbers. The format of a database is the
+// loadSchema gives the migrations in the order of their numbers. The format of a database is the
 // count of those it has seen.
-func schemas() (list []string, err error) {
+func loadSchema() (list []string, err error) {
 	names, err := fs.Glob(migrations, "migrations/*.sql") // sorted, and numbered from 0001
 	for _, name := range names {
 		text, rerr := migrations.ReadFile(name)
