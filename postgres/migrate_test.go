@@ -67,7 +67,9 @@ func TestOpenStoresNoticeAMigration(t *testing.T) {
 	}
 	all.Wait()
 	for i, s := range c.stores {
-		if err := s.Fallen(t.Context()); !errors.Is(err, store.ErrNewer) {
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.Fallen(ended); !errors.Is(err, store.ErrNewer) {
 			t.Errorf("whoever serves store %d is told %v", i, err)
 		}
 		if err := appendTo(s, flow.Lease{Run: runs[i], Epoch: 1}, "more"); !errors.Is(err, store.ErrNewer) {

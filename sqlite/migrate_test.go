@@ -113,6 +113,19 @@ func TestKilledMigration(t *testing.T) {
 // A process that has a store open finds at its next write that another has migrated it: it
 // writes nothing more, what it has written is there, and doctor tells of it.
 func TestAnOpenStoreNoticesAMigration(t *testing.T) {
+	for name, meanwhile := range map[string]func(*bench){
+		"at its next write": func(*bench) {},
+		"also where it has looked for news before": func(b *bench) {
+			_, stop := b.Follow("")
+			defer stop()
+			b.db.writer.Poll()
+		},
+	} {
+		t.Run(name, func(t *testing.T) { testMigrationWhileOpen(t, meanwhile) })
+	}
+}
+
+func testMigrationWhileOpen(t *testing.T, meanwhile func(*bench)) {
 	b := newBench(t, nil)
 	run := b.MustCreate()
 	lease := b.MustAcquire(run)
@@ -128,6 +141,7 @@ func TestAnOpenStoreNoticesAMigration(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	meanwhile(b)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := b.Fallen(ended); err != nil {
@@ -139,7 +153,7 @@ func TestAnOpenStoreNoticesAMigration(t *testing.T) {
 			t.Errorf("the next write: %v", err)
 		}
 	}
-	if err := b.Fallen(t.Context()); !errors.Is(err, store.ErrNewer) {
+	if err := b.Fallen(ended); !errors.Is(err, store.ErrNewer) {
 		t.Errorf("whoever serves is told: %v", err)
 	}
 	before, err := b.Run(t.Context(), run)

@@ -97,7 +97,9 @@ func (w *writer) Rollback() {
 
 // News implements [store.Driver].
 func (w *writer) News() (c store.Conn, news, moved bool, err error) {
-	moved, err = w.poller.look()
+	if moved, err = w.poller.look(); err == nil && moved {
+		err = w.overtaken() // which the next Begin tells
+	}
 	return w.c, moved, moved, err
 }
 

@@ -347,17 +347,16 @@ func (w *Writer) prune() {
 	}
 }
 
-// Fallen returns why nothing is written any more, as soon as that is so; nil: ctx has ended
-// first. A process that serves has nothing more to do then: its runs are interrupted.
+// Fallen returns why nothing is written any more, as soon as that is so or ctx has ended; nil:
+// it is not. A process that serves has nothing more to do then: its runs are interrupted.
 func (w *Writer) Fallen(ctx context.Context) error {
 	select {
 	case <-w.fallen:
-		w.turn.Lock()
-		defer w.turn.Unlock()
-		return w.down
 	case <-ctx.Done():
-		return nil
 	}
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	return w.down
 }
 
 // Close writes what is queued and ends the goroutines.
