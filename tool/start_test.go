@@ -72,6 +72,7 @@ func TestSlowServersAreSpokenToInTheirOwnWay(t *testing.T) {
 	for name, c := range map[string]struct {
 		latest, deaf  bool
 		starts, limit time.Duration
+		thinks        time.Duration // before it says what it understands
 		took          time.Duration // until the call is answered
 		fails         string        // in its place
 	}{
@@ -79,6 +80,7 @@ func TestSlowServersAreSpokenToInTheirOwnWay(t *testing.T) {
 		"the latest protocol, in 20 s":            {latest: true, starts: 20 * time.Second, took: 20 * time.Second},
 		"the latest protocol, in 100 s":           {latest: true, starts: 100 * time.Second, limit: 2 * time.Minute, took: 100 * time.Second},
 		"the latest protocol, too late":           {latest: true, starts: 40 * time.Second, took: 30 * time.Second, fails: "did not answer within 30s: start_timeout of the server wire"},
+		"the latest protocol, refusing first":     {latest: true, thinks: 10 * time.Second, took: 10 * time.Second},
 		"an earlier one, in 20 s":                 {starts: 20 * time.Second, took: 20 * time.Second},
 		"an earlier one that waits for its hello": {deaf: true, took: 5 * time.Second},
 		"that one, in 100 s":                      {deaf: true, starts: 100 * time.Second, limit: 2 * time.Minute, took: 100 * time.Second},
@@ -92,6 +94,7 @@ func TestSlowServersAreSpokenToInTheirOwnWay(t *testing.T) {
 				s.latest.Store(c.latest)
 				s.deaf.Store(c.deaf)
 				s.starts.Store(int64(c.starts))
+				s.thinks.Store(int64(c.thinks))
 				began := time.Now()
 				_, err := b.try(context.Background(), wireAttempt("echo", flow.Read, `{}`))
 				switch took := time.Since(began); {

@@ -31,6 +31,7 @@ type wireServer struct {
 	ping    func(w *wireCall) // answers ping; nil: it is not known
 	silent  atomic.Bool       // it answers nothing at all
 	starts  atomic.Int64      // nanoseconds until it reads anything
+	thinks  atomic.Int64      // nanoseconds until it answers server/discover
 	latest  atomic.Bool       // it speaks the latest protocol alone
 	deaf    atomic.Bool       // it takes no notice of what comes before initialize
 	limit   time.Duration     // its start_timeout
@@ -122,7 +123,10 @@ func (s *wireServer) serve(conn net.Conn) {
 		switch m.Method {
 		case "server/discover":
 			if s.latest.Load() {
-				w.result(fmt.Sprintf(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"wire","version":%q}}}`, s.version))
+				go func() {
+					time.Sleep(time.Duration(s.thinks.Load()))
+					w.result(fmt.Sprintf(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"wire","version":%q}}}`, s.version))
+				}()
 			} else if !s.deaf.Load() {
 				w.fail(-32601, "no such method")
 			}

@@ -32,6 +32,7 @@ var versionsBugs = []bug{
 		file:   "sqlite/files.go",
 		old:    "\t\tif seq, kind := journal.ParseEnvelopeName(e.Name()); seq > 0 {\n\t\t\tn++\n",
 		new:    "\t\tn++\n\t\tif seq, kind := journal.ParseEnvelopeName(e.Name()); seq > 0 {\n",
+		only:   processes,
 		suites: []suite{started("cmd/tipstaff", "TestDoctorFindsDamage")},
 	},
 	{
@@ -40,6 +41,7 @@ var versionsBugs = []bug{
 		file:   "store/load.go",
 		old:    "\tif err == nil && there == 0 {\n\t\terr = fmt.Errorf(\"%w: record %d of run %s is no",
 		new:    "\tif err == nil && there == 0 && row.Head < kept.Seq {\n\t\terr = fmt.Errorf(\"%w: record %d of run %s is no",
+		only:   processes,
 		suites: []suite{started("cmd/tipstaff", "TestLogWithoutItsEnd")},
 	},
 	{
@@ -80,6 +82,7 @@ var versionsBugs = []bug{
 		file:   "cmd/tipstaff/wire.go",
 		old:    "\t\t\tfmt.Fprintf(o.Warnings, \"warning: %v\\n\", err)\n\t\t}\n\t\treturn true",
 		new:    "\t\t\tfmt.Fprintf(o.Warnings, \"warning: %v\\n\", err)\n\t\t}\n\t\treturn false",
+		only:   processes,
 		suites: []suite{started("cmd/tipstaff", "TestCommandsThatLookDoWithoutExposedKeys")},
 	},
 	{
