@@ -52,9 +52,6 @@ func (w *writer) Commit(t *store.Tx) error {
 	if err == nil {
 		err = w.c.now(`COMMIT`)
 	}
-	if isOvertaken(err) {
-		return w.overtaken(err)
-	}
 	if err != nil && w.c.pg.IsClosed() {
 		err = w.resolve(err)
 	}
@@ -71,16 +68,6 @@ func (w *writer) Commit(t *store.Tx) error {
 func isOvertaken(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == "23502" && e.TableName == "marks"
-}
-
-// overtaken says what has become of the store.
-func (w *writer) overtaken(refused error) error {
-	w.Rollback()
-	has, err := format(context.Background(), w.c)
-	if err != nil {
-		return refused
-	}
-	return store.Overtaken(w.db.name, has, w.db.format)
 }
 
 // resolve finds out what became of a transaction whose connection was lost while it
@@ -131,7 +118,7 @@ func (w *writer) Fault(err error) store.Fault {
 	switch {
 	case err == nil:
 		return store.NoFault
-	case errors.Is(err, store.ErrNewer):
+	case isOvertaken(err):
 		return store.Broken
 	case !errors.As(err, &e):
 		if w.c.pg.IsClosed() || pgconn.SafeToRetry(err) {
@@ -190,6 +177,8 @@ func (db *database) explain(err error) error {
 		return nil
 	case errors.Is(err, store.ErrClosed):
 		return fmt.Errorf("%s: %w", db.name, err)
+	case isOvertaken(err):
+		return store.Overtaken(db.name, db.format)
 	case errors.As(err, &refused):
 		return fmt.Errorf("%w: %s: see that the server runs and that the address is right (%w)", flow.ErrStoreDown, db.name, err)
 	case !errors.As(err, &e):

@@ -64,7 +64,7 @@ func (w *writer) Begin() (store.Conn, bool, error) {
 func (w *writer) overtaken() error {
 	has, err := w.c.number(context.Background(), `PRAGMA user_version`)
 	if err == nil && has > w.format {
-		w.lost = store.Overtaken(w.db.dir.database(), has, w.format)
+		w.lost = store.Overtaken(w.db.dir.database(), w.format)
 		err = w.lost
 	}
 	return err

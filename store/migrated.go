@@ -21,9 +21,9 @@ func Newer(place string, has, known int64) error {
 
 // Overtaken says of an open store that it was brought to a format which this program does not
 // know. What was written before is in it.
-func Overtaken(place string, has, known int64) error {
-	return fmt.Errorf("%w: %w: %s was brought to format %d by a newer Tipstaff while it was open here, and this one knows %d: its runs are interrupted, nothing that was recorded is lost; go on with the newer program",
-		flow.ErrReadOnly, ErrNewer, place, has, known)
+func Overtaken(place string, known int64) error {
+	return fmt.Errorf("%w: %w: %s was brought to a newer format than %d by a newer Tipstaff while it was open here: its runs are interrupted, nothing that was recorded is lost; go on with the newer program",
+		flow.ErrReadOnly, ErrNewer, place, known)
 }
 
 // Migration is a change of a store's format.
