@@ -22,7 +22,7 @@ MORE  = $(if $(RACING),$(GO) test $(RACE),$(PLAIN))
 # It runs the tests in parts (test/suite/part.go), says where it is, and ends with a table.
 SUITE = CGO_ENABLED=0 $(GO) run -trimpath ./test/suite
 
-.PHONY: build demo generate test part test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale test-engine deploy-lint shots test-python test-vendor test-schema check bench bench-against fuzz soak mutate plant clean
+.PHONY: build demo generate test part test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale test-engine test-versions deploy-lint shots test-python test-vendor test-schema check bench bench-against fuzz soak mutate plant clean
 
 build: ## a static bin/tipstaff
 	@VERSION='$(VERSION)' scripts/build.sh bin/ ./cmd/tipstaff $(BESIDE)
@@ -82,6 +82,9 @@ test-scale: build ## the store over Postgres, with payloads in an S3 bucket, wit
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh scripts/s3.sh env $(PLAIN) -count=1 -timeout 10m -run '^TestLargePayloads' ./cmd/tipstaff
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh env $(PLAIN) -count=1 -timeout 20m -run 'StoreCopy|DoctorOfADatabase|Golden.*InPostgres' ./cmd/tipstaff ./test/golden
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh scripts/temporal.sh env $(PLAIN) -count=1 -v -timeout 80m ./test/scale
+
+test-versions: build ## this version and an earlier one on one store, under kills and a migration
+	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/versions.sh scripts/postgres.sh --or-skip env $(PLAIN) -count=1 -timeout 20m -run '^TestVersions' ./cmd/tipstaff
 
 deploy-lint: ## the files in deploy, by linters of others
 	@scripts/deploy.sh

@@ -4,9 +4,11 @@ package tipstaff
 const (
 	SeverityError   = "error"   // something is lost, or cannot be used
 	SeverityWarning = "warning" // nothing is lost, but something should be done
+	SeverityNote    = "note"    // nothing is wrong, and it is good to know
 )
 
-// Diagnostic is something that is wrong with a workspace, and what to do about it.
+// Diagnostic is something that is wrong with a workspace, or good to know of it, and what to
+// do about it.
 type Diagnostic struct {
 	Severity string `json:"severity"`
 	Code     string `json:"code"`

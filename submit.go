@@ -161,13 +161,18 @@ type Answer struct {
 }
 
 // Answer stores a decision; the same again gives the same bytes. A run that the decision has
-// ended, or that is driven, is not resumed: there is nothing left to do.
+// ended, or that is driven, is not resumed: there is nothing left to do. Where the decision has
+// made a follow-up, that is what goes on.
 func (c Control) Answer(ctx context.Context, req Answer) (Decided, error) {
 	decided, err := c.Runs.Decide(ctx, req.DecideRequest)
-	if err != nil || !req.Resume || decided.Run.State.Terminal() {
+	next := decided.Decision.FollowupRunID
+	if err != nil || !req.Resume || next.IsZero() && decided.Run.State.Terminal() {
 		return decided, err
 	}
-	_, err = c.Runs.Resume(ctx, ResumeRequest{Run: req.Run})
+	if next.IsZero() {
+		next = req.Run
+	}
+	_, err = c.Runs.Resume(ctx, ResumeRequest{Run: next})
 	if code := CodeOf(err); code == Busy || code == RunEnded {
 		err = nil
 	}

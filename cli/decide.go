@@ -105,6 +105,12 @@ func (a *app) decide(ctx context.Context, ref string, req tipstaff.DecideRequest
 // the answer.
 func (a *app) goOn(ctx context.Context, svc tipstaff.Service, d tipstaff.Decided) error {
 	run := topRun(ctx, svc, d.Run)
+	if next := d.Decision.FollowupRunID; !next.IsZero() {
+		var err error
+		if run, err = svc.Get(ctx, next); err != nil {
+			return err
+		}
+	}
 	if run.State.Terminal() {
 		a.conclude(ctx, svc, run, run.Rest())
 		return status(exitOfRun(run))

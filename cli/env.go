@@ -100,6 +100,8 @@ type OpenOptions struct {
 	Skills    string // the folder of skills; "": the workspace's own
 	Policy    string // a file whose policy takes the place of the manifest's; "": that holds
 	MaxRuns   int    // how many runs may have a process of their own; 0: the usual number
+	// Warnings is told what is wrong and does not stop a command that only looks. nil: nobody is.
+	Warnings io.Writer
 	// Execute is the run that this process was launched to drive, with the token that it
 	// was given; "": none.
 	Execute, Launch string

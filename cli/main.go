@@ -121,6 +121,7 @@ var (
 // open opens the workspace, or turns to the server whose runs are meant.
 func (a *app) open(ctx context.Context, o OpenOptions) (svc tipstaff.Service, err error) {
 	o.Workspace, o.Store, o.Blobs, o.Engine, o.Skills = a.workspaceDir(), a.storeAddress(), a.blobsAddress(), a.engineAddress(), a.skills
+	o.Warnings = a.err
 	switch {
 	case a.session != nil:
 	case a.server == "":

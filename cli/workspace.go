@@ -182,10 +182,18 @@ wrong.`,
 				return err
 			}
 			slices.SortStableFunc(found, func(a, b tipstaff.Diagnostic) int { return cmp.Compare(a.Severity, b.Severity) }) // errors first
-			err = printEach(a, found, "nothing is wrong with "+clean(a.workspaceDir()), func(d tipstaff.Diagnostic) {
-				fmt.Fprintf(a.out, "%s: %s: %s: %s; remedy: %s\n", d.Severity, d.Code, clean(d.Where), clean(d.Message), clean(d.Remedy))
-			})
-			if err == nil && len(found) > 0 {
+			for _, d := range found {
+				if err := a.print(d, func() {
+					fmt.Fprintf(a.out, "%s: %s: %s: %s; remedy: %s\n", d.Severity, d.Code, clean(d.Where), clean(d.Message), clean(d.Remedy))
+				}); err != nil {
+					return err
+				}
+			}
+			wrong := slices.ContainsFunc(found, func(d tipstaff.Diagnostic) bool { return d.Severity != tipstaff.SeverityNote })
+			if !wrong && !a.json {
+				fmt.Fprintf(a.err, "nothing is wrong with %s\n", clean(a.workspaceDir()))
+			}
+			if wrong {
 				err = status(exitFailed)
 			}
 			return err

@@ -202,7 +202,7 @@ func (do *doing) check(act Activity) *Error {
 	d := do.b.d
 	a := do.newAttempt(do.call.attempt + 1)
 	a.class, a.prompt = Read, true // a check can always be cut
-	do.limit(&a.span)
+	do.limit(&a.span, 0)           // what it waits for, say a server that starts, is no part of the call
 	defer a.span.end(nil)
 	d.live[a] = struct{}{}
 	at := a.public()

@@ -95,7 +95,7 @@ type returned struct {
 // with mu held; it is released meanwhile.
 func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error) {
 	d := do.b.d
-	do.limit(&a.span)
+	do.limit(&a.span, do.Timeout)
 	defer a.span.end(nil)
 	at := a.public()
 	a.stops = do.Class == Once && act.Stops != nil && act.Stops(at)

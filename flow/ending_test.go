@@ -97,6 +97,35 @@ func TestACancelCutsChecks(t *testing.T) {
 	}
 }
 
+// What a check waits for is no part of the call, whose timeout begins after it: a server that
+// has to start has its own time for that.
+func TestACheckMayTakeLongerThanTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := flow.NewMem()
+		job := oneCall(flow.Activity{
+			Check: func(ctx context.Context, _ flow.Attempt) error {
+				select {
+				case <-time.After(time.Minute):
+				case <-ctx.Done():
+				}
+				return context.Cause(ctx)
+			},
+			Run: func(ctx context.Context, _ flow.Attempt) (flow.Done, error) {
+				if until, ok := ctx.Deadline(); !ok || time.Until(until) != time.Second {
+					t.Errorf("the call has %v left", time.Until(until))
+				}
+				return flow.Done{Value: json.RawMessage(`1`)}, nil
+			}}, flow.Once)
+		job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+			r, err := fc.Do(flow.Call{Key: "c", Name: "a", Class: flow.Once, Timeout: time.Second})
+			return r.Value, err
+		}
+		if out, err := flow.New(log, nil).Drive(context.Background(), job); err != nil || out.Status != flow.Completed {
+			t.Fatalf("%+v %v", out, err)
+		}
+	})
+}
+
 // An attempt whose intent was being written when the drive failed is not made: its
 // outcome could not be recorded.
 func TestAFailedDriveBeginsNothing(t *testing.T) {

@@ -157,7 +157,7 @@ type Event struct {
 // Activity touches the world for a call. It must not keep its Attempt.
 type Activity struct {
 	// Check may refuse an attempt before anything is reserved or intended. Its
-	// error is the call's outcome. Optional.
+	// error is the call's outcome. The call's timeout begins after it. Optional.
 	Check func(context.Context, Attempt) error
 	// Run performs the attempt. Of class once, a value or an *Error with Answered
 	// is a definite answer and an *Error with NotSent means surely not done;

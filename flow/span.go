@@ -25,8 +25,9 @@ type span struct {
 	cause  error
 }
 
-// limit sets when the span of an attempt ends at the latest.
-func (do *doing) limit(s *span) {
+// limit sets when the span of an attempt, or of a check, ends at the latest. 0: the call
+// itself has no limit.
+func (do *doing) limit(s *span, timeout time.Duration) {
 	d := do.b.d
 	now := time.Now()
 	least := func(left time.Duration, why func() *Error) {
@@ -34,8 +35,8 @@ func (do *doing) limit(s *span) {
 			s.until, s.why = until, why
 		}
 	}
-	if do.Timeout > 0 {
-		least(do.Timeout, do.tooLate)
+	if timeout > 0 {
+		least(timeout, do.tooLate)
 	}
 	if wall, ok := d.past.ledger.limit[WallTime]; ok {
 		least(ms(wall)-d.wall(), func() *Error {

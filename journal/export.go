@@ -38,7 +38,8 @@ type Source struct {
 // records name, the keys that it publishes and its head to dir, which must not
 // exist. The same journal gives the same bytes each time. It is written beside dir,
 // to a folder whose name begins with a dot, and given its name when everything is
-// on disk: whoever sees dir sees all of it, also if the process is killed.
+// on disk: whoever sees dir sees all of it, also if the process is killed. It is for its
+// owner alone: payloads are whatever tools and models have said.
 //
 // Records are written as they are, also damaged ones: what is wrong with them is
 // for [VerifyExport] to say. A blob that is missing, or is not what its digest
@@ -49,7 +50,7 @@ func Export(dir string, src Source) error {
 		return fmt.Errorf("%s exists: an export is written to a new folder only", dir)
 	}
 	partial := filepath.Join(filepath.Dir(dir), ".tipstaff-export-"+rand.Text())
-	if err := os.Mkdir(partial, 0o777); err != nil {
+	if err := os.Mkdir(partial, 0o700); err != nil {
 		return fmt.Errorf("%s cannot be made: %w", dir, err)
 	}
 	x := exporter{dir: partial, src: src, blobs: newBlobUses()}
@@ -94,7 +95,7 @@ func (x *exporter) writeBases(fork *Fork) error {
 	seen := map[string]bool{x.src.Run: true}
 	for fork != nil && !seen[fork.Run] {
 		seen[fork.Run] = true
-		if err := os.MkdirAll(filepath.Join(x.dir, baseDir), 0o777); err != nil {
+		if err := os.MkdirAll(filepath.Join(x.dir, baseDir), 0o700); err != nil {
 			return err
 		}
 		log, err := x.writeLog(baseFile(fork.Run), fork.Run, fork.Seq)
@@ -115,7 +116,7 @@ func baseFile(run string) string { return baseDir + "/" + run + ".ndjson" }
 
 // writeLog writes one run's records and gathers what they name.
 func (x *exporter) writeLog(name, run string, upTo int64) (*summary, error) {
-	f, err := os.OpenFile(filepath.Join(x.dir, filepath.FromSlash(name)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	f, err := os.OpenFile(filepath.Join(x.dir, filepath.FromSlash(name)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func (x *exporter) writeBlobs() error {
 		return nil
 	}
 	dir := filepath.Join(x.dir, blobsDir)
-	if err := os.Mkdir(dir, 0o777); err != nil {
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
 	written := map[Hash]bool{}
@@ -167,7 +168,7 @@ func (x *exporter) writeBlobs() error {
 
 func (x *exporter) writeKeys(d draft) error {
 	dir := filepath.Join(x.dir, keysDir)
-	if err := os.Mkdir(dir, 0o777); err != nil {
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
 	for _, k := range d.keyFiles() {
@@ -231,7 +232,7 @@ func headJSON(run string, head Head, envelopes int) []byte {
 }
 
 func writeFile(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

@@ -67,6 +67,25 @@ func TestExportLayout(t *testing.T) {
 	}
 }
 
+// What tools and models have said is nobody else's business.
+func TestExportIsForItsOwnerAlone(t *testing.T) {
+	b, l := wholeRun(t)
+	forkOf(l, b, 7, forkRun)
+	err := filepath.WalkDir(exportOf(t, l, forkRun), func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s is %v", name, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func TestExportTwiceIsIdentical(t *testing.T) {
 	b, l := wholeRun(t)
 	forkOf(l, b, 7, forkRun)

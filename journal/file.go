@@ -9,6 +9,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -28,8 +29,21 @@ func EnvelopeFile(envelope []byte) (name string, content []byte, err error) {
 		return "", nil, err
 	}
 	b.WriteByte('\n')
-	return fmt.Sprintf("%06d-%s.json", r.Seq, r.Kind), b.Bytes(), nil
+	return envelopeName(r.Seq, r.Kind), b.Bytes(), nil
 }
+
+// ParseEnvelopeName returns the number and kind of the envelope whose file has this name; 0: no
+// envelope's file is called so.
+func ParseEnvelopeName(name string) (seq int64, kind string) {
+	number, kind, _ := strings.Cut(strings.TrimSuffix(name, ".json"), "-")
+	seq, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || seq < 1 || !IsEnvelope(kind) || name != envelopeName(seq, kind) {
+		return 0, ""
+	}
+	return seq, kind
+}
+
+func envelopeName(seq int64, kind string) string { return fmt.Sprintf("%06d-%s.json", seq, kind) }
 
 // VerifyFiles compares a folder of envelope files with the envelopes. One that
 // differs, or that belongs to no envelope, is [ErrProjectionMismatch]; a missing

@@ -36,6 +36,7 @@ func Examine(ctx context.Context, address string, o *Options, unscheduled func(c
 		examineWaiting(ctx, x, q, unscheduled)
 		examineBlobs(ctx, x, q)
 		files.ExamineKeys(ctx, x, q, filepath.Join(opts.Folder, "keys"))
+		x.Migrations(ctx, q, `SELECT count(*) FROM pg_class WHERE oid = to_regclass('migrated')`, "")
 		return nil
 	})
 	x.Query(err)

@@ -66,7 +66,9 @@ type Store struct {
 // database is the [store.DB] of an address.
 type database struct {
 	config  *pgconn.Config
-	name    string // of the database, without passwords, for messages
+	schema  []string // that this program knows
+	format  int64    // how many there are
+	name    string   // of the database, without passwords, for messages
 	opts    Options
 	rules   *store.Store
 	keys    *store.Keyring
@@ -79,6 +81,14 @@ type database struct {
 
 // Open opens the store at a postgres:// address, and makes its tables if need be.
 func Open(ctx context.Context, address string, o *Options) (*Store, error) {
+	list, err := loadSchema()
+	if err != nil {
+		return nil, err
+	}
+	return openWith(ctx, address, o, list)
+}
+
+func openWith(ctx context.Context, address string, o *Options, list []string) (*Store, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return nil, errors.New("the address of a store is like postgres://user@host/name") // it may hold a password: it is not repeated
@@ -91,7 +101,7 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 		config.RuntimeParams["search_path"] = schema
 	}
 	config.ConnectTimeout = connectLimit
-	db := &database{config: config, name: u.Redacted(), opts: *o, readers: make(chan *conn, readers)}
+	db := &database{config: config, schema: list, format: int64(len(list)), name: u.Redacted(), opts: *o, readers: make(chan *conn, readers)}
 	if db.opts.ReadOnly {
 		config.RuntimeParams["default_transaction_read_only"] = "on"
 	}
@@ -174,60 +184,103 @@ func (s *Store) Fill(ctx context.Context, from *store.Store) (tipstaff.StoreCopy
 // Name is the address without its password.
 func (s *Store) Name() string { return s.db.name }
 
+// Fallen is that of [store.Writer].
+func (s *Store) Fallen(ctx context.Context) error {
+	if s.db.writer == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return s.db.writer.Fallen(ctx)
+}
+
 // Stats are of what was committed.
-func (s *Store) Stats() store.WriterStats { return s.db.writer.Stats() }
+func (s *Store) Stats() store.WriterStats {
+	if s.db.writer == nil {
+		return store.WriterStats{}
+	}
+	return s.db.writer.Stats()
+}
 
 // Secret is a key for a purpose other than signing; see [files.Secret].
 func (s *Store) Secret(purpose string) []byte { return files.Secret(s.db.keys, purpose) }
 
+// loadSchema gives the migrations in the order of their numbers. The format of a database is the
+// count of those it has seen.
+func loadSchema() (list []string, err error) {
+	names, err := fs.Glob(migrations, "migrations/*.sql") // sorted, and numbered from 0001
+	for _, name := range names {
+		text, rerr := migrations.ReadFile(name)
+		err = errors.Join(err, rerr)
+		list = append(list, string(text))
+	}
+	return list, err
+}
+
 // prepare makes the tables, or brings them to the newest format, with other processes
 // locked out.
 func (db *database) prepare(c *conn) error {
-	ctx := context.Background()
 	if err := db.readClock(c); err != nil {
 		return err
 	}
-	names, err := fs.Glob(migrations, "migrations/*.sql") // sorted, and numbered from 0001
-	if err != nil {
-		return err
-	}
-	have, err := format(ctx, c)
+	have, err := format(context.Background(), c)
 	switch {
-	case err != nil || have == int64(len(names)):
+	case err != nil || have == db.format:
 		return err
+	case have > db.format:
+		return store.Newer(db.name, have, db.format)
 	case db.opts.ReadOnly && have == 0:
 		return fmt.Errorf("there is no store in schema %s of %s: see that the address is right", db.config.RuntimeParams["search_path"], db.name)
-	case db.opts.ReadOnly && have < int64(len(names)):
-		return fmt.Errorf("%w: %s has format %d, this program reads %d: let a command that may write bring it up to date, such as tipstaff ls", flow.ErrReadOnly, db.name, have, len(names))
+	case db.opts.ReadOnly:
+		return fmt.Errorf("%w: %s has format %d, this program reads %d: let a command that may write bring it up to date, such as tipstaff ls", flow.ErrReadOnly, db.name, have, db.format)
 	}
+	for {
+		err := db.migrate(c)
+		var e *pgconn.PgError
+		if !errors.As(err, &e) || e.Code != deadlock {
+			return err
+		}
+		if err := errors.Join(c.settle(nil), c.now(`ROLLBACK`)); err != nil {
+			return err
+		}
+	}
+}
+
+// deadlock: a migration and somebody who is writing waited for each other.
+const deadlock = "40P01"
+
+// migrate applies what is missing, in one transaction. Whoever is about to commit is waited
+// for, and whoever comes to that later finds the new format and gives up: see [writer.Commit].
+func (db *database) migrate(c *conn) error {
 	if err := c.now(`BEGIN`); err != nil {
 		return err
 	}
 	if _, err := c.Lock("format"); err != nil {
 		return err
 	}
-	if have, err = format(ctx, c); err != nil {
+	have, err := format(context.Background(), c)
+	switch {
+	case err != nil:
 		return err
-	}
-	if have > int64(len(names)) {
-		return fmt.Errorf("%w: format_newer: it has format %d, this program knows %d: use the newer program", flow.ErrReadOnly, have, len(names))
-	}
-	if have == 0 {
-		if err := c.script(`CREATE SCHEMA IF NOT EXISTS ` + quoted(db.config.RuntimeParams["search_path"]) + `; CREATE TABLE IF NOT EXISTS format (version bigint NOT NULL);
-			INSERT INTO format SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM format)`); err != nil {
-			return err
-		}
-	}
-	for _, name := range names[have:] {
-		text, err := migrations.ReadFile(name)
+	case have > db.format:
+		return store.Newer(db.name, have, db.format)
+	case have == 0:
+		err = c.script(`CREATE SCHEMA IF NOT EXISTS ` + quoted(db.config.RuntimeParams["search_path"]) + `; CREATE TABLE IF NOT EXISTS format (version bigint NOT NULL);
+			INSERT INTO format SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM format)`)
+	case have < db.format:
+		err = c.script(`LOCK TABLE marks IN EXCLUSIVE MODE; ` + store.MigratedTable)
 		if err == nil {
-			err = c.script(string(text))
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			err = store.Migration{At: db.opts.Now(), From: have, To: db.format, ByVersion: db.opts.Version}.Note(c)
 		}
 	}
-	if err := c.now(`UPDATE format SET version = ?`, int64(len(names))); err != nil {
+	for n := have; err == nil && n < db.format; n++ {
+		if err = c.script(db.schema[n]); err != nil {
+			err = fmt.Errorf("migration %d: %w", n+1, err)
+		}
+	}
+	if err == nil {
+		err = c.now(`UPDATE format SET version = ?`, db.format)
+	}
+	if err != nil {
 		return err
 	}
 	return c.now(`COMMIT`)

@@ -41,10 +41,11 @@ func (w *writer) Begin() (store.Conn, bool, error) {
 	return w.c, false, err
 }
 
-// Commit implements [store.Driver].
+// Commit implements [store.Driver]. The mark is written only where the format is one that this
+// program knows.
 func (w *writer) Commit(t *store.Tx) error {
-	err := w.c.Exec(`INSERT INTO marks (holder, tx, at) VALUES (?, ?, ?) ON CONFLICT (holder) DO UPDATE SET tx = excluded.tx, at = excluded.at`,
-		w.holder, w.tx, w.db.opts.Now().UnixNano())
+	err := w.c.Exec(`INSERT INTO marks (holder, tx, at) VALUES (CASE WHEN (SELECT version FROM format) <= ? THEN CAST(? AS text) END, ?, ?)
+		ON CONFLICT (holder) DO UPDATE SET tx = excluded.tx, at = excluded.at`, w.db.format, w.holder, w.tx, w.db.opts.Now().UnixNano())
 	if err == nil && t.Told() {
 		err = w.c.Exec(`SELECT pg_notify(?, '')`, channel)
 	}
@@ -61,6 +62,12 @@ func (w *writer) Commit(t *store.Tx) error {
 		}
 	}
 	return err
+}
+
+// isOvertaken reports whether a mark was refused because the format is newer.
+func isOvertaken(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "23502" && e.TableName == "marks"
 }
 
 // resolve finds out what became of a transaction whose connection was lost while it
@@ -111,6 +118,8 @@ func (w *writer) Fault(err error) store.Fault {
 	switch {
 	case err == nil:
 		return store.NoFault
+	case isOvertaken(err):
+		return store.Broken
 	case !errors.As(err, &e):
 		if w.c.pg.IsClosed() || pgconn.SafeToRetry(err) {
 			return store.Passing
@@ -168,6 +177,8 @@ func (db *database) explain(err error) error {
 		return nil
 	case errors.Is(err, store.ErrClosed):
 		return fmt.Errorf("%s: %w", db.name, err)
+	case isOvertaken(err):
+		return store.Overtaken(db.name, db.format)
 	case errors.As(err, &refused):
 		return fmt.Errorf("%w: %s: see that the server runs and that the address is right (%w)", flow.ErrStoreDown, db.name, err)
 	case !errors.As(err, &e):

@@ -463,7 +463,7 @@ func (r *Runner) sweep(ctx context.Context, rows ...flow.Row) (swept int, err er
 			launches[row.Launch.Token] = row.ID
 		}
 	}
-	if r.Sweep != nil && len(launches) > 0 {
+	if len(launches) > 0 {
 		swept, err = r.Sweep(ctx, launches)
 	}
 	err = errors.Join(err, r.sweepWorkers(ctx, rows))

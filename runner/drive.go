@@ -257,7 +257,7 @@ func (r *Runner) MarkersOf(run tipstaff.ID) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.drives[run.String()]
-	if a == nil || r.Markers == nil {
+	if a == nil {
 		return nil
 	}
 	return r.Markers(run.String(), a.launch)

@@ -126,7 +126,7 @@ func (d *drive) close() {
 	case <-d.r.Abandon:
 	}
 	// No process outlives its run, not even one that made its own session.
-	if d.r.Sweep != nil && manager.Spawned() {
+	if manager.Spawned() {
 		_, _ = d.r.Sweep(context.Background(), map[string]string{d.a.launch: d.run}) // what is left then hangs in the kernel
 	}
 }

@@ -10,6 +10,8 @@ package runner
 import (
 	"cmp"
 	"context"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,17 +22,19 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/pipeline"
+	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/workspace"
 )
 
-// Config is what cmd joins together. Store, Keys, Self and Alive are required.
+// Config is what cmd joins together. Runs are made and driven by a runner that has a Store,
+// Keys and a Workspace; whatever else is nil or zero means what its line says.
 type Config struct {
-	Store     flow.Store
+	Store     flow.Store                          // nil: nothing was ever run; that can be looked at
 	Memory    Recollection                        // what that store remembers; nil: nothing
 	Workers   Workers                             // what it keeps of workers; nil: nothing
 	Keys      tipstaff.RunKeys                    // that new runs publish
-	Trusted   func() ([]journal.PublicKey, error) // keys that verify believes
+	Trusted   func() ([]journal.PublicKey, error) // keys that verify believes; nil: Keys
 	Folders   Folders                             // that it keeps of runs; nil: none
 	Workspace string                              // the folder that holds tipstaff.yaml
 	Folder    string                              // of what this machine keeps of runs; "": nothing
@@ -39,7 +43,8 @@ type Config struct {
 	Skills    string                              // the folder of skills; "": skills in the workspace, if it has one
 	Origin    string                              // foreground, daemon …: how runs started here are driven
 	// Servers makes the tool servers of one drive; env are the markers that their
-	// processes carry.
+	// processes carry. nil: as the manifest declares them, as processes of the run, with our
+	// environment to take credentials from.
 	Servers func(m *workspace.Manifest, dir string, env []string) map[string]tool.Server
 	// Models opens a model; nothing is connected to. prices overrides the table of
 	// models. nil: there are no models.
@@ -55,12 +60,13 @@ type Config struct {
 	Performers map[pipeline.Way]Performer
 	Git        *delivery.Git // nil: there are no worktrees
 	Worktrees  string        // the folder of all of them
-	Self       func(kind, launch string) flow.Owner
-	Alive      func(o flow.Owner, heartbeat, now time.Time) bool
-	Markers    func(run, launch string) []string
-	// Sweep ends left-over processes of launches, given by token with their run.
-	// nil: there is nothing to end.
-	Sweep func(ctx context.Context, launches map[string]string) (ended int, err error)
+	// Self is who drives runs here, Alive whether an owner lives, Markers what its processes
+	// carry in their environment, and Sweep ends left-over processes of launches, given by token
+	// with their run. nil: as package supervisor has them.
+	Self    func(kind, launch string) flow.Owner
+	Alive   func(o flow.Owner, heartbeat, now time.Time) bool
+	Markers func(run, launch string) []string
+	Sweep   func(ctx context.Context, launches map[string]string) (ended int, err error)
 	// SweepPrograms ends what is left of workers' programs whose end nobody saw, also
 	// where their environment has no marker of a launch any more. nil: as Sweep.
 	SweepPrograms func(ctx context.Context, programs []tipstaff.ProcessIdentity) (ended int, err error)
@@ -121,21 +127,7 @@ var _ tipstaff.Service = (*Runner)(nil)
 
 // New returns a runner. It drives nothing by itself.
 func New(c Config) *Runner {
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Stop == nil {
-		c.Stop = context.Background()
-	}
-	if c.Memory == nil {
-		c.Memory = blank{}
-	}
-	if c.Workers == nil {
-		c.Workers = noWorkers{}
-	}
-	if c.Origin == "" {
-		c.Origin = "foreground"
-	}
+	c.setDefaults()
 	all := withBuiltin(c.Performers)
 	c.Store = performingStore{c.Store, all}
 	r := &Runner{Config: c, performers: all, drives: map[string]*active{}, queue: newQueue(c.MaxDriving, c.Users)}
@@ -144,6 +136,60 @@ func New(c Config) *Runner {
 		r.hosts.grace = c.Grace
 	}
 	return r
+}
+
+// setDefaults puts in what is usual in the place of what is nil.
+func (c *Config) setDefaults() {
+	if c.Store == nil {
+		c.Store = nothing{}
+	}
+	if c.Memory == nil {
+		c.Memory = blank{}
+	}
+	if c.Workers == nil {
+		c.Workers = noWorkers{}
+	}
+	if own := c.Keys; c.Trusted == nil && own != (tipstaff.RunKeys{}) {
+		c.Trusted = func() ([]journal.PublicKey, error) { return []journal.PublicKey{own.User, own.Executor}, nil }
+	}
+	if c.Servers == nil {
+		c.Servers = serversBeside(c.Skills, c.Policy)
+	}
+	if c.Self == nil {
+		c.Self = supervisor.Self
+	}
+	if c.Alive == nil {
+		c.Alive = supervisor.Alive
+	}
+	if c.Markers == nil {
+		c.Markers = supervisor.Markers
+	}
+	if c.Sweep == nil {
+		c.Sweep = supervisor.Sweep
+	}
+	if c.Stop == nil {
+		c.Stop = context.Background()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Origin == "" {
+		c.Origin = "foreground"
+	}
+}
+
+// serversBeside starts servers as processes of the run. No run writes these files and
+// folders, besides what every workspace has.
+func serversBeside(paths ...string) func(*workspace.Manifest, string, []string) map[string]tool.Server {
+	var protected []string
+	for _, p := range paths {
+		if path, err := filepath.Abs(p); p != "" && err == nil {
+			protected = append(protected, path)
+		}
+	}
+	return func(m *workspace.Manifest, dir string, markers []string) map[string]tool.Server {
+		return tool.Servers(m, tool.Launch{Workspace: dir, Markers: markers, Environ: os.Environ(), Spawn: supervisor.Spawn, Protected: protected})
+	}
 }
 
 // principal is who acts, as signed records name them; "" is the local user with

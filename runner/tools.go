@@ -157,12 +157,8 @@ func (t toolbox) live(ctx context.Context, m *workspace.Manifest, server string)
 // of their own: close ends whatever of them is left.
 func (t toolbox) servers(m *workspace.Manifest) (servers map[string]tool.Server, close func()) {
 	launch := tipstaff.NewID(t.Now()).String()
-	var markers []string
-	if t.Markers != nil {
-		markers = t.Markers(launch, launch)
-	}
-	return t.Servers(m, t.Workspace, markers), func() {
-		if t.Sweep != nil && len(m.Servers) > 0 {
+	return t.Servers(m, t.Workspace, t.Markers(launch, launch)), func() {
+		if len(m.Servers) > 0 {
 			_, _ = t.Sweep(context.Background(), map[string]string{launch: launch}) // what is left then hangs in the kernel
 		}
 	}

@@ -65,6 +65,11 @@ if concerned 'servers that share a store, while things fail' '^test/scale/|^post
 	make build
 	TIPSTAFF_BINARY=$PWD/bin/tipstaff scripts/postgres.sh --or-skip env CGO_ENABLED=0 "$GO" test -trimpath -count=1 -timeout 40m -short ./test/scale
 fi
+if concerned 'two versions on one store' '^(sqlite|postgres|store)/[^/]*\.(go|sql)$|^(sqlite|postgres)/migrations/|^scripts/versions\.sh$'; then
+	make build
+	TIPSTAFF_BINARY=$PWD/bin/tipstaff scripts/versions.sh --or-skip env CGO_ENABLED=0 "$GO" test -trimpath -count=1 -timeout 20m -run '^TestVersionsShareAStore$/folder' ./cmd/tipstaff
+	TIPSTAFF_BINARY=$PWD/bin/tipstaff scripts/versions.sh --or-skip scripts/postgres.sh --or-skip env CGO_ENABLED=0 "$GO" test -trimpath -count=1 -timeout 20m -run '^TestVersionsShareAStore$/database' ./cmd/tipstaff
+fi
 if concerned 'payloads in an S3 bucket' '^store/bucket/|^postgres/(blob|bucket)[a-z_]*\.go$|^scripts/s3\.sh$'; then
 	scripts/postgres.sh --or-skip scripts/s3.sh --or-skip "$GO" test -count=1 -shuffle=on -timeout 10m -short -run 'Blob|Object|Bucket|S3|SetUp|Credentials' ./store/bucket ./postgres
 fi

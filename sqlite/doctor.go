@@ -186,6 +186,7 @@ func (x *examination) database(ctx context.Context) {
 	x.runs(ctx, c, folders)
 	x.blobs(ctx, c)
 	files.ExamineKeys(ctx, &x.Examination, c, x.dir.keys())
+	x.Migrations(ctx, c, `SELECT count(*) FROM sqlite_master WHERE name = 'migrated'`, x.dir.backups())
 	x.Failed(name, c.close())
 }
 
@@ -205,7 +206,7 @@ func (x *examination) connect() (*conn, error) {
 		return nil, err
 	}
 	switch have, err := checkFormat(c, x.dir, list); {
-	case errors.Is(err, errNewer):
+	case errors.Is(err, store.ErrNewer):
 		x.Warn("format_newer", x.dir.database(), "use the newer program", "it has format %d, this program knows %d: it can be read, not written", have, len(list))
 	case err != nil:
 		return nil, errors.Join(err, c.close())
@@ -252,43 +253,56 @@ func (x *examination) runs(ctx context.Context, c *conn, folders []fs.DirEntry) 
 // is looked at once more after a moment: somebody may have been writing.
 func (x *examination) envelopes(ctx context.Context, c *conn, run store.Examined) {
 	dir := filepath.Join(x.dir.journal(), run.ID)
-	stored, missing, faults, err := compareFiles(ctx, c, run.N, dir)
-	if (missing > 0 || len(faults) > 0) && !x.paused {
+	found, err := compareFiles(ctx, c, run.N, dir)
+	if (found.missing > 0 || len(found.faults) > 0) && !x.paused {
 		x.paused = true
 		time.Sleep(time.Second)
-		stored, missing, faults, err = compareFiles(ctx, c, run.N, dir)
+		found, err = compareFiles(ctx, c, run.N, dir)
 	}
 	if err != nil {
 		x.Query(err)
 		return
 	}
-	if missing > 0 {
-		x.Warn("projection_missing", dir, anyCommand, "%d of %d envelope files are missing", missing, len(stored))
+	if found.missing > 0 {
+		x.Warn("projection_missing", dir, anyCommand, "%d of %d envelope files are missing", found.missing, len(found.stored))
 	}
-	for _, f := range faults {
-		x.Error("projection_differs", filepath.Join(dir, f.File), "tipstaff verify "+run.ID+" says whether the store is sound; if so, remove the file, and "+anyCommand, "%s", f.Message)
+	for _, f := range found.faults {
+		name := filepath.Join(dir, f.File)
+		if seq, _ := journal.ParseEnvelopeName(f.File); seq > found.last {
+			x.Error("run_set_back", name, restore, "run %s ends at record %d: the database was set back, or its disk has lost what it had acknowledged", run.ID, found.last)
+			continue
+		}
+		x.Error("projection_differs", name, "tipstaff verify "+run.ID+" says whether the store is sound; if so, remove the file, and "+anyCommand, "%s", f.Message)
 	}
-	if len(stored) > 0 {
-		x.Signers(run, stored[0], files.LoadPublic(x.dir.keys()))
+	if len(found.stored) > 0 {
+		x.Signers(run, found.stored[0], files.LoadPublic(x.dir.keys()))
 	}
 }
 
+// compared is what a run has of envelopes, and their files of them.
+type compared struct {
+	stored  [][]byte
+	last    int64 // record of the run
+	missing int   // files
+	faults  []journal.Fault
+}
+
 // compareFiles compares the envelopes of a run with the files in a folder.
-func compareFiles(ctx context.Context, c *conn, run int64, dir string) (stored [][]byte, missing int, faults []journal.Fault, err error) {
+func compareFiles(ctx context.Context, c *conn, run int64, dir string) (found compared, err error) {
 	err = c.Query(ctx, func(r store.Row) error {
-		if journal.IsEnvelope(r.Text(0)) {
-			stored = append(stored, r.Bytes(1))
+		if found.last = r.Int(2); journal.IsEnvelope(r.Text(0)) {
+			found.stored = append(found.stored, r.Bytes(1))
 		}
 		return nil
-	}, `SELECT kind, bytes FROM records WHERE run = ? ORDER BY seq`, run)
+	}, `SELECT kind, bytes, seq FROM records WHERE run = ? ORDER BY seq`, run)
 	if err != nil {
-		return nil, 0, nil, err
+		return found, err
 	}
-	faults, err = journal.VerifyFiles(dir, func(yield func([]byte, error) bool) {
-		for _, envelope := range stored {
+	found.faults, err = journal.VerifyFiles(dir, func(yield func([]byte, error) bool) {
+		for _, envelope := range found.stored {
 			if name, _, err := journal.EnvelopeFile(envelope); err == nil {
 				if _, err := os.Lstat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
-					missing++
+					found.missing++
 				}
 			}
 			if !yield(envelope, nil) {
@@ -296,5 +310,5 @@ func compareFiles(ctx context.Context, c *conn, run int64, dir string) (stored [
 			}
 		}
 	})
-	return stored, missing, faults, err
+	return found, err
 }

@@ -158,11 +158,33 @@ func (db *database) restoreAll(ctx context.Context) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
-		if int64(len(entries)) < want {
+		if files, _ := envelopeFiles(entries); files < want {
 			errs = append(errs, db.restore(ctx, run))
 		}
 	}
 	return errors.Join(append(errs, err)...)
+}
+
+// envelopeFiles counts the files of envelopes in a run's folder. What somebody was about to
+// write, and was killed, is none.
+func envelopeFiles(entries []fs.DirEntry) (n int64, last store.KeptFile) {
+	for _, e := range entries {
+		if seq, kind := journal.ParseEnvelopeName(e.Name()); seq > 0 {
+			n++
+			if seq > last.Seq {
+				last = store.KeptFile{Seq: seq, Kind: kind, Name: e.Name()}
+			}
+		}
+	}
+	return n, last
+}
+
+// lastFile is the last envelope of a run that has a file.
+func (f folder) lastFile(run string) store.KeptFile {
+	entries, _ := os.ReadDir(f.envelopes(run)) // what cannot be listed tells nothing
+	_, last := envelopeFiles(entries)
+	last.Name = filepath.Join(f.envelopes(run), last.Name)
+	return last
 }
 
 // restore writes those files of a run's envelopes that are missing.

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/tipstaff/tipstaff/store"
 )
 
 //go:embed migrations/*.sql
@@ -41,8 +43,8 @@ func loadSchema(files fs.FS) (list schema, err error) {
 
 // apply brings the file to the newest format, forward only, in one transaction: a
 // process that is killed leaves the format before or the newest. A file that was in use
-// is copied first.
-func (list schema) apply(c *conn, dir folder) error {
+// is copied first, and keeps when this was, and which version of the program did it.
+func (list schema) apply(c *conn, dir folder, version string) error {
 	have, err := c.number(context.Background(), `PRAGMA user_version`)
 	newest := int64(len(list))
 	if err != nil || have >= newest {
@@ -59,7 +61,16 @@ func (list schema) apply(c *conn, dir folder) error {
 		}
 	}
 	steps := strings.Join(list[have:], "\n;\n")
-	if err := c.script(fmt.Sprintf("BEGIN IMMEDIATE;\n%s\n;PRAGMA application_id = %d;\nPRAGMA user_version = %d;\nCOMMIT;", steps, applicationID, newest)); err != nil {
+	err = c.script(fmt.Sprintf("BEGIN IMMEDIATE;\n%s\n;PRAGMA application_id = %d;\nPRAGMA user_version = %d;", steps, applicationID, newest))
+	if err == nil && have > 0 {
+		if err = c.script(store.MigratedTable); err == nil {
+			err = store.Migration{At: time.Now(), From: have, To: newest, ByVersion: version}.Note(c)
+		}
+	}
+	if err == nil {
+		err = c.script(`COMMIT`)
+	}
+	if err != nil {
 		_ = c.script(`ROLLBACK`) // fails if SQLite has rolled back by itself
 		return fmt.Errorf("changing the format from %d to %d: %w", have, newest, err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/store"
 	"github.com/tipstaff/tipstaff/store/storetest"
 )
 
@@ -75,11 +76,12 @@ func TestKilledMigration(t *testing.T) {
 			t.Fatal(err)
 		}
 		rows, queryErr := db.number(context.Background(), `SELECT count(*) FROM next`)
+		noted, _ := db.number(context.Background(), `SELECT count(*) FROM migrated`)
 		if err := db.close(); err != nil {
 			t.Fatal(err)
 		}
-		if whole := queryErr == nil && rows == 30000; whole != (version == int64(len(list))) {
-			t.Fatalf("format %d with %d rows: %v", version, rows, queryErr)
+		if whole := queryErr == nil && rows == 30000; whole != (version == int64(len(list))) || whole != (noted == 1) {
+			t.Fatalf("format %d with %d rows, noted %d times: %v", version, rows, noted, queryErr)
 		}
 		if version == int64(len(list)) {
 			break
@@ -105,6 +107,76 @@ func TestKilledMigration(t *testing.T) {
 	}
 	if _, err := b.PutBlob(t.Context(), []byte("x")); !errors.Is(err, flow.ErrReadOnly) {
 		t.Fatalf("storing a blob in a newer format: %v", err)
+	}
+}
+
+// A process that has a store open finds at its next write that another has migrated it: it
+// writes nothing more, what it has written is there, and doctor tells of it.
+func TestAnOpenStoreNoticesAMigration(t *testing.T) {
+	for name, meanwhile := range map[string]func(*bench){
+		"at its next write": func(*bench) {},
+		"also where it has looked for news before": func(b *bench) {
+			_, stop := b.Follow("")
+			defer stop()
+			b.db.writer.Poll()
+		},
+	} {
+		t.Run(name, func(t *testing.T) { testMigrationWhileOpen(t, meanwhile) })
+	}
+}
+
+func testMigrationWhileOpen(t *testing.T, meanwhile func(*bench)) {
+	b := newBench(t, nil)
+	run := b.MustCreate()
+	lease := b.MustAcquire(run)
+	b.MustAppend(lease, storetest.LeafEnd("root/a"))
+	list, err := nextFormat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := nobodyLives().withDefaults()
+	newer.UserKey, newer.Version = true, "9.9.9"
+	s, err := open(folder(b.dir), newer, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	meanwhile(b)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.Fallen(ended); err != nil {
+		t.Errorf("before it writes it has noticed: %v", err)
+	}
+	for range 2 {
+		err := storetest.AppendErr(b, lease, storetest.LeafEnd("root/b"))
+		if !errors.Is(err, flow.ErrReadOnly) || !errors.Is(err, store.ErrNewer) || !strings.Contains(err.Error(), fmt.Sprintf("to a newer format than %d by a newer Tipstaff while it was open", len(list)-1)) {
+			t.Errorf("the next write: %v", err)
+		}
+	}
+	if err := b.Fallen(ended); !errors.Is(err, store.ErrNewer) {
+		t.Errorf("whoever serves is told: %v", err)
+	}
+	before, err := b.Run(t.Context(), run)
+	if err != nil {
+		t.Errorf("reading: %v", err)
+	}
+	after := &bench{Bench: b.Bench, dir: b.dir}
+	after.use(s)
+	if now, err := after.Run(t.Context(), run); err != nil || now.Head != before.Head {
+		t.Errorf("the run ends at %d, and %d was acknowledged: %v", now.Head, before.Head, err)
+	}
+	after.MustAppend(after.MustAcquire(run), storetest.LeafEnd("root/b"))
+	after.MustVerify(run)
+	found, err := Examine(t.Context(), b.dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := false
+	for _, d := range found {
+		told = told || d.Code == "migrated" && d.Severity == tipstaff.SeverityNote && strings.Contains(d.Message, fmt.Sprintf("from format %d to %d at 20", len(list)-1, len(list))) && strings.Contains(d.Message, "by Tipstaff 9.9.9")
+	}
+	if !told {
+		t.Errorf("doctor tells nothing of it: %+v", found)
 	}
 }
 

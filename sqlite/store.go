@@ -93,7 +93,7 @@ func open(dir folder, opts Options, list schema) (*Store, error) {
 	}
 	s, err := openWriting(dir, opts, list)
 	switch {
-	case errors.Is(err, errNewer), faultOf(err) == damaged:
+	case errors.Is(err, store.ErrNewer), faultOf(err) == damaged:
 		s, readErr := openReading(dir, opts, list, explain(dir.database(), err))
 		if readErr != nil {
 			return nil, explain(dir.database(), err)
@@ -104,9 +104,6 @@ func open(dir folder, opts Options, list schema) (*Store, error) {
 	}
 	return s, nil
 }
-
-// errNewer is a file that a later version of this program has written.
-var errNewer = errors.New("format_newer")
 
 // prepare makes the folder, the file, its tables and the keys, with other
 // processes locked out: two that switch a fresh file to WAL at once would both
@@ -145,7 +142,7 @@ func fill(c *conn, dir folder, opts Options, list schema) (*store.Keyring, error
 	if err := c.script(`PRAGMA journal_mode = WAL`); err != nil {
 		return nil, err
 	}
-	if err := list.apply(c, dir); err != nil {
+	if err := list.apply(c, dir, opts.Version); err != nil {
 		return nil, err
 	}
 	ring, err := files.OpenKeys(dir.keys(), opts.UserKey)
@@ -169,8 +166,7 @@ func checkFormat(c *conn, dir folder, list schema) (have int64, err error) {
 		return have, fmt.Errorf("%s is a database of another program: move it away", dir.database())
 	}
 	if have > int64(len(list)) {
-		return have, fmt.Errorf("%w: %w: %s has format %d, this program knows %d: use the newer program to write",
-			flow.ErrReadOnly, errNewer, dir.database(), have, len(list))
+		return have, store.Newer(dir.database(), have, int64(len(list)))
 	}
 	return have, nil
 }
@@ -180,6 +176,7 @@ func newStore(dir folder, opts Options, keys *store.Keyring, mode string) *datab
 	for range readers {
 		db.readers.idle <- nil
 	}
+	opts.Kept = dir.lastFile
 	db.rules = store.New(db, keys, &opts.Options)
 	return db
 }
@@ -191,7 +188,7 @@ func openWriting(dir folder, opts Options, list schema) (*Store, error) {
 	}
 	db := newStore(dir, opts, keys, readOnly)
 	db.files = &filer{db: db, queue: store.NewMailbox[fileJob](), ended: make(chan struct{})}
-	w, in, err := newWriter(db, c)
+	w, in, err := newWriter(db, c, int64(len(list)))
 	if err != nil {
 		return nil, errors.Join(err, c.close())
 	}
@@ -211,7 +208,7 @@ func openReading(dir folder, opts Options, list schema, refusal error) (*Store, 
 		mode = frozen
 		format, err = tryReading(dir, mode, list)
 	}
-	if errors.Is(err, errNewer) {
+	if errors.Is(err, store.ErrNewer) {
 		refusal, err = err, nil
 	}
 	if err != nil {
@@ -285,6 +282,15 @@ func (s *Store) Close() error {
 		errs = append(errs, s.db.stop())
 	}
 	return errors.Join(append(errs, s.db.readers.close())...)
+}
+
+// Fallen is that of [store.Writer].
+func (s *Store) Fallen(ctx context.Context) error {
+	if s.db.writer == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return s.db.writer.Fallen(ctx)
 }
 
 // Stats are of what was committed.

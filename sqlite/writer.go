@@ -19,12 +19,13 @@ type writer struct {
 	c       *conn
 	poller  *poller
 	place   *place
-	lost    error // the database is no longer where it was
+	format  int64 // that this program knows
+	lost    error // the database is no longer where it was, or no longer what this program can write
 	wasFull bool  // a full disk has been waited for in vain
 	commits int
 }
 
-func newWriter(db *database, c *conn) (*writer, *store.Inbox, error) {
+func newWriter(db *database, c *conn, format int64) (*writer, *store.Inbox, error) {
 	if err := setBusyTimeout(c, min(busyTimeout, db.opts.BusyLimit)); err != nil {
 		return nil, nil, err
 	}
@@ -32,8 +33,8 @@ func newWriter(db *database, c *conn) (*writer, *store.Inbox, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	w := &writer{db: db, c: c, poller: p, place: &place{names: [2]string{db.dir.database(), db.dir.database() + "-wal"}}}
-	return w, in, w.place.look() // a reader has opened the log as well
+	w := &writer{db: db, c: c, poller: p, format: format, place: &place{names: [2]string{db.dir.database(), db.dir.database() + "-wal"}}}
+	return w, in, errors.Join(w.place.look(), w.overtaken()) // a reader has opened the log as well
 }
 
 func setBusyTimeout(c *conn, d time.Duration) error {
@@ -49,10 +50,24 @@ func (w *writer) Begin() (store.Conn, bool, error) {
 		return nil, false, err
 	}
 	moved, err := w.poller.moved()
+	if err == nil && moved {
+		err = w.overtaken()
+	}
 	if err != nil {
 		w.Rollback()
 	}
 	return w.c, moved, err
+}
+
+// overtaken looks whether another process has brought the file to a newer format. Only where
+// others have written there is anything to look at.
+func (w *writer) overtaken() error {
+	has, err := w.c.number(context.Background(), `PRAGMA user_version`)
+	if err == nil && has > w.format {
+		w.lost = store.Overtaken(w.db.dir.database(), w.format)
+		err = w.lost
+	}
+	return err
 }
 
 // Commit implements [store.Driver].
@@ -82,7 +97,9 @@ func (w *writer) Rollback() {
 
 // News implements [store.Driver].
 func (w *writer) News() (c store.Conn, news, moved bool, err error) {
-	moved, err = w.poller.look()
+	if moved, err = w.poller.look(); err == nil && moved {
+		err = w.overtaken() // which the next Begin tells
+	}
 	return w.c, moved, moved, err
 }
 

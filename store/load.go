@@ -59,14 +59,32 @@ func (s *Store) Load(ctx context.Context, run string) (flow.History, error) {
 	return l.history, nil
 }
 
+// checkKept refuses a run of whose last envelope there is only the file: what the run would do
+// next may have been done.
+func (s *Store) checkKept(ctx context.Context, row flow.Row, kept KeptFile) error {
+	if kept.Seq == 0 {
+		return nil
+	}
+	there, err := Number(ctx, s.db, `SELECT count(*) FROM records WHERE run = ? AND seq = ? AND kind = ?`, row.N, kept.Seq, kept.Kind)
+	if err == nil && there == 0 {
+		err = fmt.Errorf("%w: record %d of run %s is no %s, and %s was written for one: the database was set back, or its disk has lost what it had acknowledged",
+			flow.ErrIntegrity, kept.Seq, row.ID, kept.Kind, kept.Name)
+	}
+	return err
+}
+
 // load reads and checks the present segment of a run.
 func (s *Store) load(ctx context.Context, run string) (*loading, error) {
+	kept := s.opts.Kept(run) // before the run is read: others may be writing
 	row, err := s.Run(ctx, run)
 	if err != nil {
 		return nil, err
 	}
 	if row.Head < row.FoldSeq {
 		return nil, lostTail(run, row.Head, row.FoldSeq)
+	}
+	if err := s.checkKept(ctx, row, kept); err != nil {
+		return nil, err
 	}
 	known := s.sound.of(run)
 	if known.Seq > row.Head {

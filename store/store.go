@@ -176,12 +176,23 @@ type Options struct {
 	Alive func(owner flow.Owner, heartbeat time.Time) bool
 	// Now is the clock of records and leases. nil: time.Now.
 	Now func() time.Time
+	// Version is that of the program, for what is noted of migrations.
+	Version string
 	// Shared says that other processes write at the same time: what is remembered of runs
 	// that are not driven here is not relied on.
 	Shared bool
 	// Anchor names the file that anchors are written to and resumed runs compared
 	// with; "": there is none. nil: likewise.
 	Anchor func() (string, error)
+	// Kept is the last envelope of a run that has a file beside the database. Files are written
+	// after the commits that make them true. nil: there are no files.
+	Kept func(run string) KeptFile
+}
+
+// KeptFile is the file of an envelope; that with the number 0 is none.
+type KeptFile struct {
+	Seq        int64
+	Kind, Name string
 }
 
 // heartbeatValid is how long a heartbeat is a sign of life.
@@ -202,6 +213,9 @@ func (o *Options) WithDefaults() Options {
 	}
 	if v.Anchor == nil {
 		v.Anchor = func() (string, error) { return "", nil }
+	}
+	if v.Kept == nil {
+		v.Kept = func(string) KeptFile { return KeptFile{} }
 	}
 	return v
 }

@@ -78,9 +78,10 @@ type Writer struct {
 	queue    *Mailbox[*queued]
 	notifier *notifier
 	inbox    *Inbox
-	down     error     // why nothing is written any more
-	polled   time.Time // when it was last asked for news
-	beaten   time.Time // when leases were last renewed
+	down     error         // why nothing is written any more
+	fallen   chan struct{} // closed from then on
+	polled   time.Time     // when it was last asked for news
+	beaten   time.Time     // when leases were last renewed
 	nudged   chan struct{}
 	closing  chan struct{}
 	ended    chan struct{}
@@ -106,7 +107,7 @@ func (w *Writer) Stats() WriterStats {
 func (s *Store) NewWriter(d Driver, in *Inbox, pollEvery time.Duration) *Writer {
 	n := &notifier{rules: s, queue: NewMailbox[callback](), ended: make(chan struct{})}
 	return &Writer{pollEvery: pollEvery, rules: s, driver: d, queue: NewMailbox[*queued](), notifier: n, inbox: in, polled: time.Now(), beaten: time.Now(),
-		nudged: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{})}
+		fallen: make(chan struct{}), nudged: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{})}
 }
 
 // Run writes until Close.
@@ -231,6 +232,7 @@ func (w *Writer) persist(batch []*queued) error {
 			return err
 		case Broken:
 			w.down = w.driver.Explain(err)
+			close(w.fallen)
 		default:
 			if !w.driver.Wait(fault, start, w.closing) {
 				return w.driver.Explain(err)
@@ -343,6 +345,18 @@ func (w *Writer) prune() {
 	if w.inbox.Crowded() {
 		w.commit([]*queued{{Op: &Op{Apply: (*Tx).Prune}}})
 	}
+}
+
+// Fallen returns why nothing is written any more, as soon as that is so or ctx has ended; nil:
+// it is not. A process that serves has nothing more to do then: its runs are interrupted.
+func (w *Writer) Fallen(ctx context.Context) error {
+	select {
+	case <-w.fallen:
+	case <-ctx.Done():
+	}
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	return w.down
 }
 
 // Close writes what is queued and ends the goroutines.

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,8 @@ func NewManager(m *workspace.Manifest, servers map[string]Server) *Manager {
 		if !ok {
 			continue
 		}
-		l := &link{name: name, server: s, slots: make(chan struct{}, max(config.MaxConcurrent, 1))}
+		l := &link{name: name, server: s, slots: make(chan struct{}, max(config.MaxConcurrent, 1)),
+			patience: cmp.Or(time.Duration(config.StartTimeout), workspace.DefaultStartTimeout)}
 		l.ctx, l.cancel = context.WithCancel(context.Background())
 		manager.links[name] = l
 		if e, ok := s.(external); ok {
@@ -120,6 +122,8 @@ type link struct {
 	slots  chan struct{} // one for each call at once
 	ctx    context.Context
 	cancel context.CancelFunc
+
+	patience time.Duration // for the server to start and to answer
 
 	mu      sync.Mutex
 	current *dial
@@ -230,13 +234,14 @@ func (l *link) make(d *dial, delay time.Duration) {
 		d.err = errClosed
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(l.ctx, connectLimit, errSlowConnect)
+	slow := fmt.Errorf("it did not answer within %s: start_timeout of the server %s in %s gives it longer", l.patience, l.name, workspace.FileName)
+	ctx, cancel := context.WithTimeoutCause(l.ctx, l.patience, slow)
 	defer cancel()
 	if d.conn, d.err = l.connect(ctx); d.err == nil {
 		return
 	}
-	if errors.Is(d.err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errSlowConnect) {
-		d.err = errSlowConnect
+	if errors.Is(d.err, context.DeadlineExceeded) && context.Cause(ctx) == slow {
+		d.err = slow
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,12 +21,11 @@ import (
 )
 
 const (
-	connectLimit = 30 * time.Second // to start and initialize
-	listLimit    = 30 * time.Second // to list
-	cancelLimit  = time.Second
-	closeLimit   = 5 * time.Second
-	maxPages     = 1000
-	maxTools     = 10_000
+	listLimit   = 30 * time.Second // to list
+	cancelLimit = time.Second
+	closeLimit  = 5 * time.Second
+	maxPages    = 1000
+	maxTools    = 10_000
 )
 
 // connection is a session and what its server has listed.
@@ -70,10 +69,7 @@ func (c *connection) tools(ctx context.Context, m *workspace.Manifest) (*catalog
 	return c.catalog, nil
 }
 
-var (
-	errSlowConnect = fmt.Errorf("it did not answer initialize within %s", connectLimit)
-	errSlowList    = fmt.Errorf("it did not finish tools/list within %s", listLimit)
-)
+var errSlowList = fmt.Errorf("it did not finish tools/list within %s", listLimit)
 
 // mcpSession is a session of the SDK.
 type mcpSession struct {
@@ -93,13 +89,13 @@ func openMCP(ctx context.Context, dial func(context.Context, *wire) (mcp.Transpo
 	if err != nil {
 		return nil, r.Error(err)
 	}
-	client := mcp.NewClient(&mcp.Implementation{Name: "tipstaff", Version: "1"}, &mcp.ClientOptions{
+	client := mcp.NewClient(ourselves, &mcp.ClientOptions{
 		Logger:                 slog.New(slog.DiscardHandler),
-		Capabilities:           &mcp.ClientCapabilities{},
+		Capabilities:           nothingOffered,
 		MultiRoundTrip:         &mcp.MultiRoundTripOptions{Disabled: true},
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { c.wire.changed.Store(true) },
 	})
-	client.AddSendingMiddleware(impatient)
+	client.AddSendingMiddleware((&greeting{ctx: ctx}).send)
 	if c.sdk, err = client.Connect(ctx, &tap{Transport: t, wire: c.wire}, &mcp.ClientSessionOptions{ProtocolVersion: version}); err != nil {
 		c.wire.close()
 		return nil, r.Error(c.wire.why(err))
@@ -110,24 +106,6 @@ func openMCP(ctx context.Context, dial func(context.Context, *wire) (mcp.Transpo
 	}()
 	go c.watchHealth()
 	return c, nil
-}
-
-const (
-	methodDiscover   = "server/discover"
-	discoverPatience = 5 * time.Second
-)
-
-// impatient limits how long the answer to server/discover is waited for. Older servers
-// know only initialize, and some ignore every other request.
-func impatient(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
-		if method == methodDiscover {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, discoverPatience)
-			defer cancel()
-		}
-		return next(ctx, method, r)
-	}
 }
 
 func (c *mcpSession) ended() error {

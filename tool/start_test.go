@@ -66,6 +66,51 @@ func TestStartTakesThirtySecondsAtMost(t *testing.T) {
 	})
 }
 
+// However long a server takes to start, it is spoken to in the way that it knows; and it
+// has the time that the manifest gives it.
+func TestSlowServersAreSpokenToInTheirOwnWay(t *testing.T) {
+	for name, c := range map[string]struct {
+		latest, deaf  bool
+		starts, limit time.Duration
+		thinks        time.Duration // before it says what it understands
+		took          time.Duration // until the call is answered
+		fails         string        // in its place
+	}{
+		"the latest protocol, at once":            {latest: true},
+		"the latest protocol, in 20 s":            {latest: true, starts: 20 * time.Second, took: 20 * time.Second},
+		"the latest protocol, in 100 s":           {latest: true, starts: 100 * time.Second, limit: 2 * time.Minute, took: 100 * time.Second},
+		"the latest protocol, too late":           {latest: true, starts: 40 * time.Second, took: 30 * time.Second, fails: "did not answer within 30s: start_timeout of the server wire"},
+		"the latest protocol, refusing first":     {latest: true, thinks: 10 * time.Second, took: 10 * time.Second},
+		"an earlier one, in 20 s":                 {starts: 20 * time.Second, took: 20 * time.Second},
+		"an earlier one that waits for its hello": {deaf: true, took: 5 * time.Second},
+		"that one, in 100 s":                      {deaf: true, starts: 100 * time.Second, limit: 2 * time.Minute, took: 100 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := okServer(echoTool)
+				s.limit = c.limit
+				b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
+				defer b.manager.Close()
+				s.latest.Store(c.latest)
+				s.deaf.Store(c.deaf)
+				s.starts.Store(int64(c.starts))
+				s.thinks.Store(int64(c.thinks))
+				began := time.Now()
+				_, err := b.try(context.Background(), wireAttempt("echo", flow.Read, `{}`))
+				switch took := time.Since(began); {
+				case took != c.took:
+					t.Errorf("after %v: %v", took, err)
+				case c.fails == "" && err != nil:
+					t.Error(err)
+				case c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)):
+					t.Errorf("%v", err)
+				}
+				time.Sleep(2 * time.Minute) // whatever the server still writes
+			})
+		})
+	}
+}
+
 // A call that gives up before its server has answered was not sent, and the
 // server is gone with the drive like any other.
 func TestSilentServerIsGivenUp(t *testing.T) {

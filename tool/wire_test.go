@@ -10,9 +10,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
@@ -28,6 +30,11 @@ type wireServer struct {
 	dial    func() error      // fails a connection, if set
 	ping    func(w *wireCall) // answers ping; nil: it is not known
 	silent  atomic.Bool       // it answers nothing at all
+	starts  atomic.Int64      // nanoseconds until it reads anything
+	thinks  atomic.Int64      // nanoseconds until it answers server/discover
+	latest  atomic.Bool       // it speaks the latest protocol alone
+	deaf    atomic.Bool       // it takes no notice of what comes before initialize
+	limit   time.Duration     // its start_timeout
 	frail   atomic.Bool       // to write a tools/call to it panics
 
 	mu    sync.Mutex
@@ -99,6 +106,7 @@ func (s *wireServer) serve(conn net.Conn) {
 			received <- bytes.Clone(lines.Bytes())
 		}
 	}()
+	time.Sleep(time.Duration(s.starts.Load()))
 	for line := range received {
 		var m struct {
 			ID     json.RawMessage `json:"id"`
@@ -113,7 +121,20 @@ func (s *wireServer) serve(conn net.Conn) {
 		}
 		w := &wireCall{id: m.ID, params: m.Params, conn: conn, write: write}
 		switch m.Method {
+		case "server/discover":
+			if s.latest.Load() {
+				go func() {
+					time.Sleep(time.Duration(s.thinks.Load()))
+					w.result(fmt.Sprintf(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"wire","version":%q}}}`, s.version))
+				}()
+			} else if !s.deaf.Load() {
+				w.fail(-32601, "no such method")
+			}
 		case "initialize":
+			if s.latest.Load() {
+				w.fail(-32022, "only the latest protocol is spoken here")
+				continue
+			}
 			w.result(fmt.Sprintf(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"wire","version":%q}}`, s.version))
 		case "tools/list":
 			if list := s.tools(); list != "" {
@@ -203,7 +224,7 @@ func wireBenchOf(t testing.TB, servers map[string]*wireServer, tools map[string]
 		if s.version == "" {
 			s.version = "1.0.0"
 		}
-		m.Servers[server], given[server] = workspace.Server{Tools: tools, MaxConcurrent: 4}, tool.MCP(s.dialIn)
+		m.Servers[server], given[server] = workspace.Server{Tools: tools, MaxConcurrent: 4, StartTimeout: document.Duration(s.limit)}, tool.MCP(s.dialIn)
 		for name := range tools {
 			allow = append(allow, "mcp://"+server+"/"+name+"@"+s.version)
 		}

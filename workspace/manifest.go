@@ -17,6 +17,7 @@ import (
 // Values that hold where a manifest says nothing.
 const (
 	DefaultTimeout       = 30 * time.Second
+	DefaultStartTimeout  = 30 * time.Second
 	DefaultMaxTimeout    = time.Hour
 	DefaultMaxResult     = 8 << 20
 	DefaultMaxConcurrent = 4

@@ -22,9 +22,10 @@ import (
 // Server is what the manifest says of one server.
 type Server struct {
 	Tools         Tools             `json:"tools" doc:""`
-	Timeout       document.Duration `json:"-" doc:"timeout,min=1ms,max=24h"`    // of tools without their own; 0: DefaultTimeout
-	MaxConcurrent int               `json:"max_concurrent" doc:",min=1,max=64"` // calls at once
-	Local         bool              `json:"local,omitempty" doc:""`             // what it keeps is on its machine: runs are driven where they were started
+	Timeout       document.Duration `json:"-" doc:"timeout,min=1ms,max=24h"`     // of tools without their own; 0: DefaultTimeout
+	StartTimeout  document.Duration `json:"-" doc:"start_timeout,min=1s,max=1h"` // until it answers for the first time; 0: DefaultStartTimeout
+	MaxConcurrent int               `json:"max_concurrent" doc:",min=1,max=64"`  // calls at once
+	Local         bool              `json:"local,omitempty" doc:""`              // what it keeps is on its machine: runs are driven where they were started
 
 	// Of a server that is a program of its own, spoken to over its input and output.
 	Command       []string          `json:"command,omitempty" doc:""`
@@ -64,6 +65,7 @@ var (
 	ofBuiltin = []string{"roots", "hosts", "programs"}
 	ofCommand = []string{"command", "env", "inherit_env", "package", "package_digest"}
 	ofURL     = []string{"url", "headers"}
+	ofOthers  = []string{"start_timeout"} // than builtin
 )
 
 // Names that calls of workers have in the place of a server's: a worker's channel, and
@@ -100,7 +102,7 @@ func (s *Server) CheckDocument(f *document.Fields) {
 	}
 	s.checkCommand(f)
 	if f.Name == builtin.Name {
-		foreign(f, slices.Concat(ofCommand, ofURL), builtin.Name+" is inside this binary: it has no %s")
+		foreign(f, slices.Concat(ofCommand, ofURL, ofOthers), builtin.Name+" is inside this binary: it has no %s")
 	} else {
 		foreign(f, ofBuiltin, "%s belongs to the server "+builtin.Name+" alone")
 		reachable(f)

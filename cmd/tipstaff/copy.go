@@ -122,7 +122,7 @@ func fillTarget(ctx context.Context, t storeName, keys string, blobs bucket.Buck
 	if t.address == "" {
 		return fillFolder(ctx, t.dir, keys, from)
 	}
-	to, err := openDatabase(ctx, t.address, filepath.Dir(keys), blobs, func() (string, error) { return runner.AnchorFile(filepath.Dir(filepath.Dir(keys))) })
+	to, err := openDatabase(ctx, cli.OpenOptions{Store: t.address}, filepath.Dir(keys), blobs, func() (string, error) { return runner.AnchorFile(filepath.Dir(filepath.Dir(keys))) })
 	if err != nil {
 		return made, err
 	}
@@ -151,7 +151,7 @@ func fillFolder(ctx context.Context, dir, keys string, from *store.Store) (made 
 	if err != nil {
 		return made, err
 	}
-	to, err := openStore(dir, false, nil)
+	to, err := openStore(dir, cli.OpenOptions{}, nil)
 	if err != nil {
 		return made, err
 	}

@@ -319,24 +319,12 @@ func TestDoctorOfADatabase(t *testing.T) {
 	w.Must(0, "ls") // finds it interrupted
 	runs := w.runs()
 
-	psql := func(statement string) {
-		t.Helper()
-		u, err := url.Parse(address)
-		w.Check(err)
-		path := u.Query().Get("search_path")
-		u.RawQuery = ""
-		command := exec.Command("psql", "-v", "ON_ERROR_STOP=1", "-c", statement, u.String())
-		command.Env = append(os.Environ(), "PGOPTIONS=-c search_path="+path)
-		if out, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
-	psql(`UPDATE runs SET queued = 1, host = 'elsewhere', updated = updated - 120000000000 WHERE n = 3`) // as a server leaves it that has no place
+	psql(t, address, `UPDATE runs SET queued = 1, host = 'elsewhere', updated = updated - 120000000000 WHERE n = 3`) // as a server leaves it that has no place
 	w.Must(1, "doctor").Says(t, "warning: run_waits: run "+runs[0], "waited for a server", "tipstaff serve on elsewhere")
-	psql(`UPDATE runs SET queued = 0, host = '' WHERE n = 3`)
-	psql(`UPDATE records SET hash = sha256(hash) WHERE seq = 3 AND run = 1`)
-	psql(`UPDATE blob_data SET data = data || '\x00' WHERE length(data) > 300000`)
-	psql(`UPDATE runs SET head_hash = sha256(head_hash) WHERE n = 2`)
+	psql(t, address, `UPDATE runs SET queued = 0, host = '' WHERE n = 3`)
+	psql(t, address, `UPDATE records SET hash = sha256(hash) WHERE seq = 3 AND run = 1`)
+	psql(t, address, `UPDATE blob_data SET data = data || '\x00' WHERE length(data) > 300000`)
+	psql(t, address, `UPDATE runs SET head_hash = sha256(head_hash) WHERE n = 2`)
 	w.Must(1, "doctor").Says(t, "error: run_damaged: run "+runs[2], "record 3", "error: run_damaged: run "+runs[1], "another hash", "error: blob_damaged: blob sha256:")
 	w.Check(os.Rename(w.Path(".tipstaff", "keys", "user.key"), w.Path("user.key")))
 	w.Must(1, "doctor").Says(t, "error: key_missing:")

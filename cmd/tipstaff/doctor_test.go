@@ -125,6 +125,10 @@ func TestDoctorFindsDamage(t *testing.T) {
 		}, "key_changed", nil},
 
 		"an envelope file is gone": {func(w *workspace) { w.Check(os.Remove(w.one("journal/*/000001-intent.draft.json"))) }, "projection_missing", func(w *workspace) { w.Must(0, "ls") }},
+		"an envelope file was being written": {func(w *workspace) { // by a process that was killed
+			name := w.one("journal/*/000001-intent.draft.json")
+			w.Check(os.Rename(name, filepath.Join(filepath.Dir(name), ".tmp-1234")))
+		}, "projection_missing", func(w *workspace) { w.Must(0, "ls") }},
 		"an envelope file differs": {func(w *workspace) {
 			w.Check(os.WriteFile(w.one("journal/*/000001-intent.draft.json"), []byte("{}"), 0o600))
 		}, "projection_differs", func(w *workspace) {
@@ -153,7 +157,7 @@ func TestDoctorFindsDamage(t *testing.T) {
 		"a file half written": {func(w *workspace) { w.aged(w.Path(".tipstaff", "keys", ".tmp-123")) }, "leftover", func(w *workspace) { w.Check(os.Remove(w.Path(".tipstaff", "keys", ".tmp-123"))) }},
 
 		"records without a run":   {func(w *workspace) { w.sql(`DELETE FROM runs WHERE n = 1`) }, "reference run_unknown", nil},
-		"a run without its head":  {func(w *workspace) { w.sql(`DELETE FROM records WHERE run = 1 AND seq > 3`) }, "projection_differs reference", nil},
+		"a run without its head":  {func(w *workspace) { w.sql(`DELETE FROM records WHERE run = 1 AND seq > 3`) }, "reference run_set_back", nil},
 		"a gate without a record": {func(w *workspace) { w.sql(`UPDATE gates SET opened = 1000`) }, "reference", nil},
 		"a fork without a source": {func(w *workspace) { w.sql(`UPDATE runs SET base = 'nobody' WHERE n = 1`) }, "reference", nil},
 		"a blob without a row":    {func(w *workspace) { w.sql(`DELETE FROM blobs WHERE digest = (SELECT digest FROM blob_refs LIMIT 1)`) }, "reference", nil},

@@ -34,14 +34,20 @@ func main() {
 	_ = supervisor.Adopt() // without it, processes that hide are left to the system
 	supervisor.Conceal()
 	stop := newStop()
-	env := cli.FromOS()
+	env := stop.environment()
 	if len(os.Args) > 1 && os.Args[1] == "exec" {
 		if log := supervisor.OwnLog(runner.LogName); log != nil {
 			env.Stdout, env.Stderr = log, log
 		}
 	}
+	os.Exit(cli.Main(stop.ctx, os.Args[1:], env))
+}
+
+// environment is what commands have besides their arguments.
+func (s *stop) environment() *cli.Env {
+	env := cli.FromOS()
 	env.Version = versionInfo()
-	env.Open, env.Connect = stop.open, connect
+	env.Open, env.Connect = s.open, connect
 	env.Export = runner.Export
 	env.Backup, env.CopyStore = backup, copyStore
 	env.Doctor = doctor
@@ -52,8 +58,8 @@ func main() {
 	env.ListWorkers, env.CheckWorkers = listWorkers, checkWorkers
 	env.Starter = starter
 	env.Approve = agent.Asker(agent.AutoAllow{}, "auto")
-	env.Serve, env.MCP, env.SigninLink = stop.serve, stop.mcp, signinLink
-	env.EndToEnd = stop.endToEnd
-	env.OnInterrupt, env.Interrupt = stop.onInterrupt, stop.interrupt
-	os.Exit(cli.Main(stop.ctx, os.Args[1:], env))
+	env.Serve, env.MCP, env.SigninLink = s.serve, s.mcp, signinLink
+	env.EndToEnd = s.endToEnd
+	env.OnInterrupt, env.Interrupt = s.onInterrupt, s.interrupt
+	return env
 }

@@ -10,8 +10,10 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/cli"
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/postgres"
 	"github.com/tipstaff/tipstaff/sqlite"
+	"github.com/tipstaff/tipstaff/store"
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/temporal"
 	"github.com/tipstaff/tipstaff/tool"
@@ -52,7 +54,14 @@ func unusable(err error) error {
 	if err == nil || errors.As(err, new(*tipstaff.Error)) {
 		return err
 	}
-	return &tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: fmt.Sprint(err), Err: err}
+	code := tipstaff.StoreUnavailable
+	switch {
+	case errors.Is(err, store.ErrNewer):
+		code = tipstaff.FormatNewer
+	case errors.Is(err, flow.ErrStoreLost):
+		code = tipstaff.StoreLost
+	}
+	return &tipstaff.Error{Code: code, Message: fmt.Sprint(err), Err: err}
 }
 
 // doctor examines a workspace: its manifest and lock, and its store, which may be elsewhere.

@@ -42,7 +42,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if err != nil {
 		return err
 	}
-	config, err := runner.New(runner.Config{Workspace: workspace, Store: noStore{}}).Serving()
+	config, err := runner.New(runner.Config{Workspace: workspace}).Serving()
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,12 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if opened.runner.Pool != nil {
 		go opened.runner.Share(ctx, failing("runs that wait for a server cannot be driven"))
 	}
-	served := make(chan error, 3)
+	served := make(chan error, 4)
+	go func() {
+		if err := opened.store.Fallen(ctx); err != nil { // what it drove is for the next, which cannot take it while this process lives
+			served <- unusable(err)
+		}
+	}()
 	go func() { served <- server.Serve(listener) }()
 	go func() { served <- site.Serve(pages) }()
 	if opened.engine != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -211,4 +212,72 @@ func TestTornLog(t *testing.T) {
 			tp.cut(t, tear(tp.log, end)).takeUp(tp.run, true)
 		})
 	}
+}
+
+// TestLogWithoutItsEnd takes from the log what the disk had acknowledged: the last commits of a
+// run that rests. Where an anchor or the file of an envelope tells of them, the run is not
+// driven, and whoever looks is told.
+func TestLogWithoutItsEnd(t *testing.T) {
+	t.Parallel()
+	w, _ := anchoring(t)
+	w.Unpack(small)
+	w.Must(0, "run", "small.yaml")
+	store := w.openReadOnly()
+	defer store.Close()
+	reader, err := store.BeginTx(context.Background(), nil)
+	w.Check(err)
+	defer reader.Rollback()
+	var n int
+	w.Check(reader.QueryRow(`SELECT count(*) FROM records`).Scan(&n))
+	w.Must(4, "run", "anchored.yaml", "--unattended")
+	ofAnchor := w.show("@").ID
+	w.Write("plain.yaml", strings.Replace(w.Read("anchored.yaml"), ", anchor: true", "", 1))
+	w.Check(os.Remove(w.Path("done.txt")))
+	w.Must(4, "run", "plain.yaml", "--unattended")
+	plain := w.show("@").ID
+	log := w.log()
+	for name, c := range map[string]struct {
+		run  string
+		lost string // the log ends before this record
+	}{
+		"an anchor tells of it":                 {ofAnchor, "run.parked"},
+		"the file of an envelope tells of it":   {plain, "policy.gate"},
+		"several files of envelopes tell of it": {plain, "intent.accept"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run, ends := c.run, commits(log)
+			for len(ends) > 0 {
+				ends = ends[:len(ends)-1]
+				cut := copyOf(t, w)
+				cut.Check(os.RemoveAll(cut.Path(".tipstaff", "tipstaff.db-shm")))
+				cut.Check(os.WriteFile(cut.Path(".tipstaff", "tipstaff.db-wal"), log[:ends[len(ends)-1]], 0o600))
+				if cut.has(run, c.lost) {
+					continue
+				}
+				if !cut.has(run, "intent.draft") {
+					cut.Must(1, "doctor").Says(t, "run_unknown")
+					return
+				}
+				if run == plain {
+					cut.Must(1, "doctor").Says(t, "run_set_back")
+				}
+				cut.Must(6, "resume", run, "--unattended").Says(t, run)
+				if done := cut.Read("done.txt"); done != "a\n" {
+					t.Errorf("done: %q", done)
+				}
+				return
+			}
+			t.Fatalf("no commit of the log is before %s", c.lost)
+		})
+	}
+}
+
+// has reports whether a run has a record of a kind.
+func (w *workspace) has(run, kind string) bool {
+	w.Helper()
+	db := w.openReadOnly()
+	defer db.Close()
+	var n int
+	w.Check(db.QueryRow(`SELECT count(*) FROM records WHERE kind = ? AND run = (SELECT n FROM runs WHERE id = ?)`, kind, run).Scan(&n))
+	return n > 0
 }

@@ -31,10 +31,10 @@ import (
 	"github.com/tipstaff/tipstaff/sqlite"
 	"github.com/tipstaff/tipstaff/store"
 	"github.com/tipstaff/tipstaff/store/bucket"
+	"github.com/tipstaff/tipstaff/store/files"
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/telemetry"
 	"github.com/tipstaff/tipstaff/temporal"
-	"github.com/tipstaff/tipstaff/tool"
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
 
@@ -138,6 +138,7 @@ type keeper interface {
 	Secret(purpose string) []byte
 	Collect(ctx context.Context) (removed int, err error)
 	Stats() store.WriterStats
+	Fallen(context.Context) error
 	Close() error
 }
 
@@ -252,13 +253,12 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 	member := supervisor.Membership()
 	config.OwnRuns, config.Under = slices.DeleteFunc(member.Runs, func(run string) bool { return run == o.Execute }), member.Under
 	config.Launcher, config.MaxRuns, config.Exec = new(supervisor.Launcher), o.MaxRuns, executing(workspace, o.Skills)
-	config.Watch, config.Servers = opened.telemetry.Watch, serversBeside(o.Skills, o.Policy)
+	config.Watch = opened.telemetry.Watch
 	if config.Models == nil {
 		config.Models = openModel
 	}
 	config.Performers = map[pipeline.Way]runner.Performer{pipeline.WayWorker: &workerPerformer{}}
 	config.Implicit = func() (*ws.Manifest, error) { return implicitManifest(workspace) }
-	config.Self, config.Alive, config.Markers, config.Sweep = supervisor.Self, supervisor.Alive, supervisor.Markers, supervisor.Sweep
 	config.SweepPrograms = process.Sweep
 	config.Git = process.Git()
 	if config.Worktrees, err = delivery.Worktrees(os.Getenv); err != nil {
@@ -283,9 +283,7 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 			WithHint("name the database with --store or TIPSTAFF_STORE, or leave out the address for blobs")
 	}
 	if _, err := os.Stat(dir); (o.ReadOnly || o.Starts) && errors.Is(err, fs.ErrNotExist) {
-		untouched := config
-		untouched.Store = noStore{}
-		opened.runner = runner.New(untouched)
+		opened.runner = runner.New(config)
 		if o.Starts {
 			opened.first = &firstRun{Service: opened.runner, begin: func() (tipstaff.Service, error) {
 				err := opened.fill(ctx, config, dir, o)
@@ -321,13 +319,13 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 		if err != nil {
 			return err
 		}
-		shared, err := openDatabase(ctx, o.Store, dir, blobs, anchor)
+		shared, err := openDatabase(ctx, o, dir, blobs, anchor)
 		if err != nil {
 			return err
 		}
 		store, config.Now, config.Pool = shared, shared.Now, shared
 	} else {
-		own, err := openStore(dir, o.ReadOnly, anchor)
+		own, err := openStore(dir, o, anchor)
 		if err != nil {
 			return err
 		}
@@ -375,38 +373,38 @@ func (s *session) repair(ctx context.Context) {
 	}
 }
 
-// serversBeside starts servers as processes of the run, with our environment to take
-// credentials from. No run writes these files and folders, besides what every workspace
-// has.
-func serversBeside(paths ...string) func(*ws.Manifest, string, []string) map[string]tool.Server {
-	var protected []string
-	for _, p := range paths {
-		if path, err := filepath.Abs(p); p != "" && err == nil {
-			protected = append(protected, path)
-		}
-	}
-	return func(m *ws.Manifest, dir string, markers []string) map[string]tool.Server {
-		return tool.Servers(m, tool.Launch{Workspace: dir, Markers: markers, Environ: os.Environ(), Spawn: supervisor.Spawn, Protected: protected})
-	}
-}
-
 // openStore opens for writing, because every command recovers the runs of dead
 // owners. One that only looks makes do with reading where it may not or cannot
 // write, and does not wait for space.
-func openStore(dir string, mayRead bool, anchor func() (string, error)) (*sqlite.Store, error) {
-	o := &sqlite.Options{UserKey: true}
-	o.Anchor, o.Alive = anchor, alive
-	if mayRead {
-		o.FullLimit = time.Nanosecond
+func openStore(dir string, o cli.OpenOptions, anchor func() (string, error)) (*sqlite.Store, error) {
+	opts := &sqlite.Options{UserKey: true}
+	opts.Anchor, opts.Alive, opts.Version = anchor, alive, version
+	if o.ReadOnly {
+		opts.FullLimit = time.Nanosecond
 	}
-	store, err := sqlite.Open(dir, o)
-	if err != nil && mayRead && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, flow.ErrStoreFull)) {
-		o.ReadOnly, o.UserKey = true, false
-		if readable, rerr := sqlite.Open(dir, o); rerr == nil {
+	store, err := sqlite.Open(dir, opts)
+	if doesToRead(o, err) {
+		opts.ReadOnly, opts.UserKey = true, false
+		if readable, rerr := sqlite.Open(dir, opts); rerr == nil {
 			return readable, nil
 		}
 	}
 	return store, unusable(err)
+}
+
+// doesToRead reports whether a store that cannot be opened for writing will do for a command
+// that only looks, and says so if there is something to be done about it.
+func doesToRead(o cli.OpenOptions, err error) bool {
+	if !o.ReadOnly {
+		return false
+	}
+	if errors.Is(err, files.ErrExposed) {
+		if o.Warnings != nil {
+			fmt.Fprintf(o.Warnings, "warning: %v\n", err)
+		}
+		return true
+	}
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, flow.ErrStoreFull)
 }
 
 // openBucket opens the place for large payloads; nil: the database has them. check finds out
@@ -431,10 +429,14 @@ func openBucket(ctx context.Context, address string, check bool) (bucket.Bucket,
 const bucketLimit = 10 * time.Second
 
 // openDatabase opens a store that machines share. The folder has the keys.
-func openDatabase(ctx context.Context, address, dir string, blobs bucket.Bucket, anchor func() (string, error)) (*postgres.Store, error) {
-	o := &postgres.Options{Folder: dir, UserKey: true, Lives: supervisor.Alive, Bucket: blobs}
-	o.Anchor = anchor
-	store, err := postgres.Open(ctx, address, o)
+func openDatabase(ctx context.Context, o cli.OpenOptions, dir string, blobs bucket.Bucket, anchor func() (string, error)) (*postgres.Store, error) {
+	opts := &postgres.Options{Folder: dir, UserKey: true, Lives: supervisor.Alive, Bucket: blobs}
+	opts.Anchor, opts.Version = anchor, version
+	store, err := postgres.Open(ctx, o.Store, opts)
+	if errors.Is(err, files.ErrExposed) && doesToRead(o, err) {
+		opts.ReadOnly, opts.UserKey = true, false
+		store, err = postgres.Open(ctx, o.Store, opts)
+	}
 	return store, unusable(err)
 }
 
@@ -448,7 +450,7 @@ func classifier(name string) (tipstaff.Classifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return runner.New(runner.Config{Workspace: workspace, Store: noStore{}}), nil
+	return runner.New(runner.Config{Workspace: workspace}), nil
 }
 
 // tools looks after tools: it may start servers, and needs no store.
@@ -457,9 +459,7 @@ func tools(name string) (tipstaff.Tools, error) {
 	if err != nil {
 		return nil, err
 	}
-	return runner.New(runner.Config{
-		Workspace: workspace, Servers: serversBeside(), Markers: supervisor.Markers, Sweep: supervisor.Sweep, Store: noStore{},
-	}).Tools(), nil
+	return runner.New(runner.Config{Workspace: workspace}).Tools(), nil
 }
 
 // skills looks after skills, by names as the person at the terminal knows them:
@@ -468,17 +468,8 @@ func skills(o cli.OpenOptions) (tipstaff.Skills, error) {
 	if _, err := folder(o.Workspace); err != nil {
 		return nil, err
 	}
-	return runner.SkillKeeper{Runner: runner.New(runner.Config{Workspace: o.Workspace, Skills: o.Skills, Store: noStore{}})}, nil
+	return runner.SkillKeeper{Runner: runner.New(runner.Config{Workspace: o.Workspace, Skills: o.Skills})}, nil
 }
-
-// noStore is a workspace in which nothing was ever run: it can be looked at and
-// stays as it is.
-type noStore struct{ flow.Store }
-
-func (noStore) Run(context.Context, string) (flow.Row, error)                 { return flow.Row{}, flow.ErrNoRun }
-func (noStore) Runs(context.Context, flow.Query) ([]flow.Row, error)          { return nil, nil }
-func (noStore) Gates(context.Context, flow.GateQuery) ([]flow.GateRow, error) { return nil, nil }
-func (noStore) Blob(context.Context, string) ([]byte, error)                  { return nil, flow.ErrNoBlob }
 
 // openModel makes the model that a manifest declares, with the prices of its
 // models_file before those that come with Tipstaff.

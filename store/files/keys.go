@@ -58,11 +58,14 @@ func openPair(k *store.Keyring, dir, name string, private bool) error {
 	return Write(public, key.Public().File(), 0o644)
 }
 
+// ErrExposed: others on this machine may have read a private key.
+var ErrExposed = errors.New("the keys are refused")
+
 // refuseWider refuses a key that others on this machine can read.
 func refuseWider(name string, most fs.FileMode) error {
 	have, err := ModeBeyond(name, most)
 	if err == nil && have != 0 {
-		err = fmt.Errorf("%s has permissions %04o, others may have read the key: run chmod %04o %[1]s, or move it away to get a new one", name, have, most)
+		err = fmt.Errorf("%w: %s has permissions %04o, others may have read the key: run chmod %04o %[2]s, or move it away to get a new one", ErrExposed, name, have, most)
 	}
 	return err
 }

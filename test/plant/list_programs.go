@@ -80,7 +80,7 @@ var programs = []bug{
 	{
 		id: "servers-without-markers", guarantee: 6, says: foundByMarkers,
 		slip:   "starts tool servers without the markers of the run",
-		file:   "cmd/tipstaff/wire.go",
+		file:   "runner/runner.go",
 		old:    "tool.Launch{Workspace: dir, Markers: markers, Environ:",
 		new:    "tool.Launch{Workspace: dir, Environ:",
 		suites: []suite{script("markers")},
