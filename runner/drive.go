@@ -29,6 +29,7 @@ type active struct {
 
 	mu       sync.Mutex
 	deferred map[string]bool // gates that nobody is going to answer now
+	waits    []string        // children that it was told to wait for, and does not look at any more
 }
 
 // linger is how long an attended run waits for answers before it parks.
@@ -123,6 +124,20 @@ func (r *Runner) left(run string, a *active) {
 	r.project(run)
 	close(a.done)
 	r.hasParked() // or ended
+	switch {
+	case a.driven.State.Terminal():
+		r.wake(run)
+	case a.driven.Outcome == string(flow.ParkedRun):
+		a.mu.Lock()
+		waits := a.waits
+		a.mu.Unlock()
+		for _, child := range waits {
+			if row, err := r.Store.Run(context.WithoutCancel(r.Stop), child); err == nil && tipstaff.State(row.State).Terminal() {
+				r.wake(child) // it has ended before its parent came to rest
+				return
+			}
+		}
+	}
 }
 
 // endings are how the latest drives of this process ended, by run. What a store that

@@ -18,9 +18,9 @@ import (
 type Pool interface {
 	Holder() string // names this open store in the leases that it holds
 	Lines(ctx context.Context, host string) (users []string, err error)
-	Claim(ctx context.Context, host, user string) (run string, err error)
+	Claim(ctx context.Context, host, user string, able func(run string) bool) (run string, err error)
 	Holds(ctx context.Context) ([]flow.Hold, error)
-	Strays(ctx context.Context, kind string) (runs []string, err error)
+	Strays(ctx context.Context, kind string, since time.Time) (runs []string, err error)
 	// Waiting is how many runs wait in the queue, and since when the first of them does.
 	Waiting(ctx context.Context) (n int, since time.Time, err error)
 }
@@ -210,7 +210,7 @@ func (r *Runner) claim(ctx context.Context) error {
 			if own == nil {
 				continue
 			}
-			run, err := r.Pool.Claim(ctx, host, user)
+			run, err := r.Pool.Claim(ctx, host, user, func(string) bool { return true })
 			if run == "" || err != nil {
 				own.leave()
 				if err != nil {

@@ -28,7 +28,8 @@ type server struct {
 // host is not among the dead.
 type pool struct {
 	*bed
-	dead sync.Map // hosts
+	dead    sync.Map // hosts
+	servers []*server
 }
 
 func newPool(t *testing.T) *pool { return &pool{bed: newBed(t)} }
@@ -49,6 +50,7 @@ func (p *pool) server(host string, places int) *server {
 	}
 	config.Alive = func(o flow.Owner, h, _ time.Time) bool { return alive(o, h) }
 	s := &server{bed: &bed{Runner: runner.New(config), t: p.t, dir: p.dir, store: store, checked: map[string]int64{}}, halt: halt, store: store}
+	p.servers = append(p.servers, s)
 	sharing, leave := context.WithCancel(context.Background())
 	shared := make(chan struct{})
 	go func() {
