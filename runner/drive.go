@@ -29,6 +29,7 @@ type active struct {
 
 	mu       sync.Mutex
 	deferred map[string]bool // gates that nobody is going to answer now
+	lacks    string          // what this machine does not have of what the run needs: others are to drive it on
 	waits    []string        // children that it was told to wait for, and does not look at any more
 }
 
@@ -76,7 +77,13 @@ func (r *Runner) beginWith(own *turn, run string, p program, who person) (*activ
 	a.shared = true
 	go func() {
 		a.driven = r.drive(run, p, a, who)
-		if a.driven.Outcome == string(flow.Interrupted) && (r.Stop.Err() != nil || own != nil && storeFailed(a.driven.Err)) {
+		a.mu.Lock()
+		lacks := a.lacks
+		a.mu.Unlock()
+		if lacks != "" {
+			r.decline(run, lacks)
+		}
+		if a.driven.Outcome == string(flow.Interrupted) && (r.Stop.Err() != nil || own != nil && (lacks != "" || storeFailed(a.driven.Err))) {
 			r.handOver(abandoned{run, who})
 		}
 		own.leave()

@@ -52,7 +52,7 @@ func (r *Runner) pooled() bool { return r.Pool != nil && r.Serves }
 // submit has a run driven when its turn comes: by this process, or by whichever server takes
 // it from the queue.
 func (r *Runner) submit(ctx context.Context, row flow.Row, p program, who person) error {
-	err := r.elsewhere(row)
+	err := r.elsewhere(row, p)
 	switch {
 	case r.Scheduler != nil && !who.Attended:
 		return r.enqueue(ctx, row, who)
@@ -132,15 +132,15 @@ func (r *Runner) Drive(ctx context.Context, run string) (driven tipstaff.Driven,
 		return r.rest(ctx, row, driven)
 	}
 	if err == nil {
-		err = r.elsewhere(row)
-	}
-	if err == nil {
 		err = r.recoverAll(ctx, []flow.Row{row}, "drive")
 	}
 	if err != nil {
 		return driven, err
 	}
 	p, who, err := r.openQueued(ctx, run)
+	if err == nil {
+		err = r.elsewhere(row, p)
+	}
 	if err != nil {
 		return driven, err
 	}
@@ -210,7 +210,8 @@ func (r *Runner) claim(ctx context.Context) error {
 			if own == nil {
 				continue
 			}
-			run, err := r.Pool.Claim(ctx, host, user, func(string) bool { return true })
+			var next claimed
+			run, err := r.Pool.Claim(ctx, host, user, func(run string) bool { return r.able(ctx, run, &next) })
 			if run == "" || err != nil {
 				own.leave()
 				if err != nil {
@@ -218,7 +219,7 @@ func (r *Runner) claim(ctx context.Context) error {
 				}
 				continue
 			}
-			if err := r.driveClaimed(ctx, run, own); err != nil && !errors.Is(err, flow.ErrBusy) {
+			if _, err = r.beginWith(own, run, next.program, next.who); err != nil && !errors.Is(err, flow.ErrBusy) {
 				return explain(err, idOf(run))
 			}
 			taken = true
@@ -231,15 +232,33 @@ func (r *Runner) claim(ctx context.Context) error {
 	return nil
 }
 
-// driveClaimed drives a run in a place that is its own.
-func (r *Runner) driveClaimed(ctx context.Context, run string, own *turn) error {
-	p, who, err := r.openQueued(ctx, run)
-	if err != nil {
-		own.leave()
-		return err
+// claimed is a run that was looked at in the queue.
+type claimed struct {
+	program program
+	who     person
+}
+
+// able reports whether this server may take a run from the queue, and opens it. One that it
+// leaves to others it does not look at again, unless its workspace has changed.
+func (r *Runner) able(ctx context.Context, run string, into *claimed) bool {
+	if r.declines(run) != "" {
+		return false
 	}
-	_, err = r.beginWith(own, run, p, who)
-	return err
+	var err error
+	into.program, into.who, err = r.openQueued(ctx, run)
+	why := ""
+	switch {
+	case storeFailed(coded(explain(err, idOf(run)))) || ctx.Err() != nil:
+		return false // it is looked at again
+	case err != nil:
+		why = err.Error() // of a newer version, say
+	default:
+		why = r.lacks(into.program.shared())
+	}
+	if why != "" {
+		r.decline(run, why)
+	}
+	return why == ""
 }
 
 // openQueued opens a run that waited in the queue, with who answers its gates.

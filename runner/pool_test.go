@@ -37,6 +37,12 @@ func newPool(t *testing.T) *pool { return &pool{bed: newBed(t)} }
 // server starts one with so many places. Without one it takes nothing from the queue.
 func (p *pool) server(host string, places int) *server {
 	p.t.Helper()
+	return p.serverIn(host, places, func(*runner.Config) {})
+}
+
+// serverIn is server with a configuration that is otherwise.
+func (p *pool) serverIn(host string, places int, otherwise func(*runner.Config)) *server {
+	p.t.Helper()
 	alive := func(o flow.Owner, _ time.Time) bool { _, gone := p.dead.Load(o.Host); return !gone }
 	o := &sqlite.Options{UserKey: true}
 	o.Alive = alive
@@ -49,6 +55,7 @@ func (p *pool) server(host string, places int) *server {
 		return flow.Owner{Kind: kind, Host: host, Pid: 1, Launch: launch}
 	}
 	config.Alive = func(o flow.Owner, h, _ time.Time) bool { return alive(o, h) }
+	otherwise(&config)
 	s := &server{bed: &bed{Runner: runner.New(config), t: p.t, dir: p.dir, store: store, checked: map[string]int64{}}, halt: halt, store: store}
 	p.servers = append(p.servers, s)
 	sharing, leave := context.WithCancel(context.Background())

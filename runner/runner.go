@@ -109,6 +109,8 @@ type Runner struct {
 	queues    queueView
 	projector projector
 
+	unable unable
+
 	broken  []abandoned // runs to hand over when the store answers
 	counted drives
 	seen    atomic.Pointer[Standing]
