@@ -76,6 +76,9 @@ type IntentDraft struct {
 	Followup *Followup  `json:"followup,omitempty"` // of a follow-up, and of what forks off from one
 }
 
+// LabelMessage is the label of a run that was made of a message: a user has one at a time.
+const LabelMessage = "tipstaff.message"
+
 // LabelTask is the label of a run that names the task which it does.
 const LabelTask = "task"
 

@@ -34,6 +34,12 @@ type pool struct {
 
 func newPool(t *testing.T) *pool { return &pool{bed: newBed(t)} }
 
+// draftPool is a pool whose model drafts plans.
+func draftPool(t *testing.T) *pool {
+	b, _ := draftBed(t)
+	return &pool{bed: b}
+}
+
 // server starts one with so many places. Without one it takes nothing from the queue.
 func (p *pool) server(host string, places int) *server {
 	p.t.Helper()

@@ -72,12 +72,11 @@ type Page interface {
 
 // Server answers requests until it is closed.
 type Server struct {
-	control  tipstaff.Control
-	o        Options
-	messages tipstaff.Messages
-	feeds    feeds
-	http     http.Server
-	began    time.Time
+	control tipstaff.Control
+	o       Options
+	feeds   feeds
+	http    http.Server
+	began   time.Time
 
 	// serving ends when nothing more is started, and followers are sent away.
 	serving context.Context
