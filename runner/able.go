@@ -355,3 +355,46 @@ func (env *Environment) lacksProgram(a flow.Attempt) string {
 	}
 	return env.r.here().lacksPrograms(env.program.shared(), []string{startedBy(in.Args)})
 }
+
+// mostExamined is how many runs are looked at for what a machine lacks.
+const mostExamined = 1000
+
+// Unable says what this machine lacks of what the runs need that wait in the queue which servers
+// share, each thing once.
+func (r *Runner) Unable(ctx context.Context) (found []tipstaff.Diagnostic, err error) {
+	rows, err := r.Store.Runs(ctx, flow.Query{Queued: true, Limit: mostExamined})
+	if err != nil {
+		return nil, explain(err, tipstaff.ID{})
+	}
+	for _, row := range rows {
+		p, err := openProgram(ctx, r.Store, row.ID)
+		why := ""
+		if err != nil {
+			why = err.Error()
+		} else {
+			why = r.lacks(p.shared())
+		}
+		if why == "" || slices.ContainsFunc(found, func(d tipstaff.Diagnostic) bool { return d.Message == why }) {
+			continue
+		}
+		found = append(found, tipstaff.Diagnostic{Severity: tipstaff.SeverityWarning, Code: "run_left", Where: "run " + row.ID, Message: why,
+			Remedy: "this machine leaves it to servers that have what it needs: make one so, or end it with tipstaff cancel " + row.ID})
+	}
+	return found, nil
+}
+
+// OtherKeys is how many runs have not ended that were begun with keys which are not those of
+// this machine, among the newest.
+func (r *Runner) OtherKeys(ctx context.Context) (n int, err error) {
+	known, err := r.Trusted()
+	if err != nil || len(known) <= 2 { // the user's and the executor's of this machine
+		return 0, explain(err, tipstaff.ID{})
+	}
+	rows, err := r.Store.Runs(ctx, flow.Query{States: unfinished, Limit: mostExamined})
+	for _, row := range rows {
+		if draft, err := readDraft(ctx, r.Store, row.ID); err == nil && draft.Keys != (tipstaff.RunKeys{}) && draft.Keys.Executor != r.Keys.Executor {
+			n++
+		}
+	}
+	return n, explain(err, tipstaff.ID{})
+}

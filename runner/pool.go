@@ -63,12 +63,20 @@ func (r *Runner) submit(ctx context.Context, row flow.Row, p program, who person
 		return err
 	}
 	if err == nil {
-		if own := r.queue.take(row.ID, row.User); own != nil {
-			_, err = r.beginWith(own, row.ID, p, who)
+		before := 0 // who came earlier is next
+		if before, err = r.Store.CountRuns(ctx, flow.Query{Queued: true, User: row.User, Limit: 1}); err != nil {
 			return err
 		}
+		if before == 0 {
+			if own := r.queue.take(row.ID, row.User); own != nil {
+				_, err = r.beginWith(own, row.ID, p, who)
+				return err
+			}
+		}
 	}
-	return r.enqueue(ctx, row, who)
+	err = r.enqueue(ctx, row, who)
+	r.queue.look()
+	return err
 }
 
 // submitNew is submit of a run that was just made, or is for the first time driven.

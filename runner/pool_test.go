@@ -378,3 +378,29 @@ func (f scheduling) Schedule(_ context.Context, run, host string) error {
 	f(run, host)
 	return nil
 }
+
+// Who comes to a server that has a place does not pass those who wait in the queue already.
+func TestALaterRunPassesNoEarlierOne(t *testing.T) {
+	p := newPool(t)
+	a := p.server("a", 1)
+	hangs := a.hanging("alice")
+	p.drivenBy(hangs, "a")
+	earlier := a.hanging("alice")
+	config := a.Config // of a server that has a place, and has not looked at the queue yet
+	config.MaxDriving = 1
+	config.Self = func(kind, launch string) flow.Owner { return flow.Owner{Kind: kind, Host: "b", Pid: 1, Launch: launch} }
+	b := *a.bed
+	b.Runner = runner.New(config)
+	later := b.hanging("alice")
+	for run, place := range map[tipstaff.ID]int{earlier: 1, later: 2} {
+		if got := a.get(run); got.Status != tipstaff.StatusQueued || got.Queued == nil || got.Queued.Place != place {
+			t.Errorf("run %s is %s, %+v, want place %d", run, got.Status, got.Queued, place)
+		}
+	}
+	bobs := b.hanging("bob")
+	p.drivenBy(bobs, "b")
+	p.cancel(hangs)
+	p.drivenBy(earlier, "a")
+	p.cancel(earlier, later, bobs)
+	b.Drain()
+}

@@ -7,10 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/postgres"
+	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/sqlite"
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/temporal"
@@ -72,12 +74,25 @@ func doctor(ctx context.Context, o cli.OpenOptions) ([]tipstaff.Diagnostic, erro
 			unscheduled = engine.Unscheduled
 		}
 		found, err := postgres.Examine(ctx, o.Store, &postgres.Options{Folder: filepath.Join(dir, storeFolder), Lives: supervisor.Alive}, unscheduled)
-		return append(examineFiles(dir), found...), err
+		return slices.Concat(examineFiles(dir), found, lacking(ctx, dir, o)), err
 	}
 	var opts sqlite.Options
 	opts.Alive = alive
 	found, err := sqlite.Examine(ctx, filepath.Join(dir, storeFolder), &opts)
 	return append(examineFiles(dir), found...), err
+}
+
+// lacking says what this machine lacks of what runs need that wait for a server.
+func lacking(ctx context.Context, dir string, o cli.OpenOptions) []tipstaff.Diagnostic {
+	store, err := postgres.Open(ctx, o.Store, &postgres.Options{Folder: filepath.Join(dir, storeFolder), ReadOnly: true, Lives: supervisor.Alive})
+	if err != nil {
+		return nil // the examination of the store says so
+	}
+	defer func() { _ = store.Close() }()
+	found, _ := runner.New(runner.Config{Workspace: dir, Policy: o.Policy, Skills: o.Skills, Store: store, Keys: store.Keys(), Pool: store,
+		Self: supervisor.Self, Servers: serversBeside(o.Skills, o.Policy), Models: openModel,
+		Implicit: func() (*ws.Manifest, error) { return implicitManifest(dir) }}).Unable(ctx) // likewise
+	return found
 }
 
 // examineFiles looks at the files that say what runs may do.
