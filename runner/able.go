@@ -262,6 +262,14 @@ func (r *Runner) declines(run string) string {
 	return l.why
 }
 
+// declinesSome reports whether this server leaves any run to others.
+func (r *Runner) declinesSome() bool {
+	r.here()
+	r.unable.mu.Lock()
+	defer r.unable.mu.Unlock()
+	return len(r.unable.runs) > 0
+}
+
 // Lacks says what this server does not have of what runs need that wait for others, and how
 // many wait.
 func (r *Runner) Lacks() (runs int, why []string) {

@@ -18,7 +18,9 @@ import (
 type Pool interface {
 	Holder() string // names this open store in the leases that it holds
 	Lines(ctx context.Context, host string) (users []string, err error)
-	Claim(ctx context.Context, host, user string, able func(run string) bool) (run string, err error)
+	Line(ctx context.Context, host, user string, after int64) ([]flow.Row, error)
+	Claim(ctx context.Context, host, user string, from int64) (run string, err error)
+	Unclaim(ctx context.Context, run string) error
 	Holds(ctx context.Context) ([]flow.Hold, error)
 	Strays(ctx context.Context, kind string, since time.Time) (runs []string, err error)
 	// Waiting is how many runs wait in the queue, and since when the first of them does.
@@ -218,20 +220,12 @@ func (r *Runner) claim(ctx context.Context) error {
 			if own == nil {
 				continue
 			}
-			var next claimed
-			run, err := r.Pool.Claim(ctx, host, user, func(run string) bool { return r.able(ctx, run, &next) })
-			if run == "" || err != nil {
-				own.leave()
-				if err != nil {
-					return explain(err, tipstaff.ID{})
-				}
-				continue
+			if taken, err = r.claimOf(ctx, host, user, own); err != nil {
+				return err
 			}
-			if _, err = r.beginWith(own, run, next.program, next.who); err != nil && !errors.Is(err, flow.ErrBusy) {
-				return explain(err, idOf(run))
+			if taken {
+				break // the next is that of who has the fewest now
 			}
-			taken = true
-			break // the next is that of who has the fewest now
 		}
 		if !taken {
 			return nil
@@ -240,33 +234,68 @@ func (r *Runner) claim(ctx context.Context) error {
 	return nil
 }
 
-// claimed is a run that was looked at in the queue.
-type claimed struct {
-	program program
-	who     person
+// claimOf drives a run of a user's line in a place that is its own, and reports whether there
+// was one that this server may take and is able to.
+func (r *Runner) claimOf(ctx context.Context, host, user string, own *turn) (bool, error) {
+	for {
+		from, err := r.firstAble(ctx, host, user)
+		run := ""
+		if err == nil && from >= 0 {
+			run, err = r.Pool.Claim(ctx, host, user, from)
+		}
+		if err != nil || run == "" {
+			own.leave()
+			return false, explain(err, tipstaff.ID{})
+		}
+		p, who, err := r.openQueued(ctx, run)
+		if why := r.refusal(p, err); why != "" {
+			r.decline(run, why)
+			if err := r.Pool.Unclaim(ctx, run); err != nil {
+				own.leave()
+				return false, explain(err, idOf(run))
+			}
+			continue
+		}
+		if err == nil {
+			_, err = r.beginWith(own, run, p, who)
+		} else {
+			own.leave() // the store does not answer: it is taken again
+		}
+		if err != nil && !errors.Is(err, flow.ErrBusy) {
+			return false, explain(err, idOf(run))
+		}
+		return true, nil
+	}
 }
 
-// able reports whether this server may take a run from the queue, and opens it. One that it
-// leaves to others it does not look at again, unless its workspace has changed.
-func (r *Runner) able(ctx context.Context, run string, into *claimed) bool {
-	if r.declines(run) != "" {
-		return false
-	}
-	var err error
-	into.program, into.who, err = r.openQueued(ctx, run)
-	why := ""
+// refusal is why a run that was looked at is left to others; "": it is not.
+func (r *Runner) refusal(p program, err error) string {
 	switch {
-	case storeFailed(coded(explain(err, idOf(run)))) || ctx.Err() != nil:
-		return false // it is looked at again
-	case err != nil:
-		why = err.Error() // of a newer version, say
-	default:
-		why = r.lacks(into.program.shared())
+	case err == nil:
+		return r.lacks(p.shared())
+	case storeFailed(coded(explain(err, tipstaff.ID{}))) || errors.Is(err, context.Canceled):
+		return ""
 	}
-	if why != "" {
-		r.decline(run, why)
+	return err.Error() // of a newer version, say
+}
+
+// firstAble is where in a user's line the first run stands that this server has not left to
+// others; negative: there is none.
+func (r *Runner) firstAble(ctx context.Context, host, user string) (n int64, err error) {
+	if !r.declinesSome() {
+		return 0, nil
 	}
-	return why == ""
+	for after := int64(0); ; {
+		line, err := r.Pool.Line(ctx, host, user, after)
+		if err != nil || len(line) == 0 {
+			return -1, err
+		}
+		for _, row := range line {
+			if after = row.N; r.declines(row.ID) == "" {
+				return row.N, nil
+			}
+		}
+	}
 }
 
 // openQueued opens a run that waited in the queue, with who answers its gates.

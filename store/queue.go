@@ -27,53 +27,41 @@ func (s *Store) Lines(ctx context.Context, host string) (users []string, err err
 	return users, err
 }
 
-// lookedAt is how many runs of a line are looked at together.
-const lookedAt = 20
+// lineAtOnce is how many runs of a line are listed at a time.
+const lineAtOnce = 100
 
-// Claim takes the oldest run of a user's line that a server on this machine may drive, and is
-// able to; "": others have taken them all, or are left them.
-func (s *Store) Claim(ctx context.Context, host, user string, able func(run string) bool) (string, error) {
-	type waiting struct {
-		n   int64
-		run string
-	}
-	for after := int64(0); ; {
-		var line []waiting
-		err := s.db.Query(ctx, func(r Row) error { line = append(line, waiting{r.Int(0), r.Text(1)}); return nil },
-			`SELECT n, id FROM runs WHERE queued = 1 AND "user" = ? AND n > ? AND claimed < ? AND host IN ('', ?) ORDER BY n LIMIT ?`,
-			user, after, s.unclaimed(s.opts.Now()), host, int64(lookedAt))
-		if err != nil {
-			return "", err
-		}
-		for _, w := range line {
-			if after = w.n; !able(w.run) {
-				continue
-			}
-			if taken, err := s.claim(ctx, w.n); taken || err != nil {
-				return w.run, err
-			}
-		}
-		if len(line) < lookedAt {
-			return "", nil
-		}
-	}
+// Line are runs of a user's line that a server on this machine may drive, the oldest first,
+// after one; nothing but N and ID is known of them. Fewer than there are may be given: then
+// more come after the last.
+func (s *Store) Line(ctx context.Context, host, user string, after int64) (line []flow.Row, err error) {
+	err = s.db.Query(ctx, func(r Row) error { line = append(line, flow.Row{N: r.Int(0), ID: r.Text(1)}); return nil },
+		`SELECT n, id FROM runs WHERE queued = 1 AND "user" = ? AND n > ? AND claimed < ? AND host IN ('', ?) ORDER BY n LIMIT ?`,
+		user, after, s.unclaimed(s.opts.Now()), host, int64(lineAtOnce))
+	return line, err
 }
 
-// claim takes a run that waits, unless another server does.
-func (s *Store) claim(ctx context.Context, n int64) (taken bool, err error) {
-	still := `SELECT n FROM runs WHERE n = ? AND queued = 1 AND claimed < ?`
-	if s.opts.Shared { // a row that another server is taking is not waited for
-		still += ` FOR UPDATE SKIP LOCKED`
+// Claim takes the oldest run of a user's line that a server on this machine may drive, from one
+// on; "": others have taken them all.
+func (s *Store) Claim(ctx context.Context, host, user string, from int64) (run string, err error) {
+	next := `SELECT n, id FROM runs WHERE queued = 1 AND "user" = ? AND n >= ? AND claimed < ? AND host IN ('', ?) ORDER BY n LIMIT 1`
+	if s.opts.Shared { // a row that another server is taking is passed over
+		next += ` FOR UPDATE SKIP LOCKED`
 	}
 	err = s.db.Do(ctx, &Op{Apply: func(t *Tx) error {
-		taken = false
-		err := t.query(func(Row) error { taken = true; return nil }, still, n, s.unclaimed(t.now))
-		if err != nil || !taken {
+		var n int64
+		run = ""
+		err := t.query(func(r Row) error { n, run = r.Int(0), r.Text(1); return nil }, next, user, from, s.unclaimed(t.now), host)
+		if err != nil || run == "" {
 			return err
 		}
 		return t.exec(`UPDATE runs SET claimed = ? WHERE n = ?`, t.now.UnixNano(), n)
 	}})
-	return taken && err == nil, err
+	return run, err
+}
+
+// Unclaim leaves a run that was taken to others.
+func (s *Store) Unclaim(ctx context.Context, run string) error {
+	return s.db.Do(ctx, &Op{Apply: func(t *Tx) error { return t.exec(`UPDATE runs SET claimed = 0 WHERE id = ? AND queued = 1`, run) }})
 }
 
 // unclaimed is when a run was last taken, at most, that may be taken now.

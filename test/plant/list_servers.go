@@ -87,8 +87,8 @@ var serversBugs = []bug{
 		id: "takes-what-it-cannot", page: scalePage, says: asFrozen,
 		slip:   "takes whatever is next in the queue",
 		file:   "runner/pool.go",
-		old:    "\t\twhy = r.lacks(into.program.shared())\n",
-		new:    "\t\twhy = \"\"\n",
+		old:    "\t\treturn r.lacks(p.shared())\n",
+		new:    "\t\treturn \"\"\n",
 		suites: []suite{tests("runner", ableTests)},
 	},
 	{
