@@ -84,6 +84,9 @@ const RulesHeld = 3
 // Holds reports whether that is so in the run.
 func (b *IntentDraft) Holds() bool { return b.Rules >= RulesHeld }
 
+// LabelMessage is the label of a run that was made of a message: a user has one at a time.
+const LabelMessage = "tipstaff.message"
+
 // LabelTask is the label of a run that names the task which it does.
 const LabelTask = "task"
 

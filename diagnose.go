@@ -242,7 +242,11 @@ func (d *diagnosis) judge(got *Diagnosis, run Run) error {
 		got.call(ToolRunEventsTail, "see what it did last", map[string]any{"after_seq": max(0, run.HeadSeq-25)})
 		got.call(ToolRunCancel, "end it for good", map[string]any{"mode": "hard"})
 	case run.Condition == Running || run.Status == StatusQueued:
-		got.found(DiagnosisActive, "it is "+run.Status)
+		why := "it is " + run.Status
+		if run.Queued != nil && run.Queued.Lacks != "" {
+			why = "it waits for a server that has what it needs; of this machine: " + run.Queued.Lacks
+		}
+		got.found(DiagnosisActive, why)
 		got.call(ToolRunWatch, "follow it", map[string]any{"after_seq": run.HeadSeq})
 	case !got.Facts.Child.IsZero():
 		return d.superseded(got)

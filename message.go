@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"sync"
 	"time"
 )
 
@@ -40,23 +39,10 @@ type MessageReply struct {
 	Head       string          `json:"head,omitempty"`
 }
 
-// Messages takes messages, of each user one at a time: while the run of one is being driven
-// or waits for its turn, the next is busy. Its zero value has taken none.
-type Messages struct {
-	mu      sync.Mutex
-	flights map[string]*flight // by user
-}
-
-// flight is the message of a user that was taken last.
-type flight struct {
-	key  string
-	made chan struct{} // closed when there is a run, or none could be made
-	run  ID            // read when made is closed; zero: there is none
-}
-
-// Take makes a run of a message and waits for it. That the caller goes away does not end the
-// run; what the wait was too short for is told as it stands.
-func (m *Messages) Take(ctx context.Context, c Control, msg Message) (MessageReply, error) {
+// TakeMessage takes a message, of each user one at a time: while the run of one is driven or waits for
+// its turn, on whichever server, the next is busy. It makes a run and waits for it. That the
+// caller goes away does not end the run; what the wait was too short for is told as it stands.
+func (c Control) TakeMessage(ctx context.Context, msg Message) (MessageReply, error) {
 	wait := defaultMessageWait
 	if msg.WaitS != nil {
 		wait = time.Duration(*msg.WaitS) * time.Second
@@ -64,79 +50,24 @@ func (m *Messages) Take(ctx context.Context, c Control, msg Message) (MessageRep
 	if wait < 0 || wait > MaxMessageWait {
 		return MessageReply{}, Errorf(InvalidArgument, "wait is %d: it is from 0 to %d seconds", *msg.WaitS, int(MaxMessageWait.Seconds()))
 	}
-	run, err := m.start(ctx, c, msg)
+	present, err := acceptance(msg.Accept)
+	if err != nil {
+		return MessageReply{}, err
+	}
+	// Whoever goes away now leaves a whole run, which is found by its key.
+	started, err := c.Runs.Draft(context.WithoutCancel(ctx), DraftRequest{Prose: msg.Prose, Skill: msg.Skill, Inputs: msg.Inputs, Bounds: msg.Bounds,
+		Via: CallerFrom(ctx).Surface, Hosting: Hosting{Key: msg.Key, Message: true}, Presence: present})
 	if err != nil {
 		return MessageReply{}, err
 	}
 	if wait > 0 {
 		waiting, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
-		if _, err := c.Runs.Wait(waiting, run); err != nil && waiting.Err() == nil {
+		if _, err := c.Runs.Wait(waiting, started.Run); err != nil && waiting.Err() == nil {
 			return MessageReply{}, err
 		}
 	}
-	return reply(ctx, c, run)
-}
-
-// start makes the run of a message, unless the one before is under way.
-func (m *Messages) start(ctx context.Context, c Control, msg Message) (ID, error) {
-	present, err := acceptance(msg.Accept)
-	if err != nil {
-		return ID{}, err
-	}
-	f := &flight{key: msg.Key, made: make(chan struct{})}
-	if err := m.board(ctx, c, f); err != nil {
-		return ID{}, err
-	}
-	defer close(f.made)
-	// Whoever goes away now leaves a whole run, which is found by its key.
-	started, err := c.Runs.Draft(context.WithoutCancel(ctx), DraftRequest{Prose: msg.Prose, Skill: msg.Skill, Inputs: msg.Inputs, Bounds: msg.Bounds,
-		Via: CallerFrom(ctx).Surface, Hosting: Hosting{Key: msg.Key}, Presence: present})
-	f.run = started.Run
-	return started.Run, err
-}
-
-// board puts a message in the place of the one before, which must not be under way. The
-// same message again, by its key, is let through: it finds its run.
-func (m *Messages) board(ctx context.Context, c Control, f *flight) error {
-	user := CallerFrom(ctx).User
-	for {
-		m.mu.Lock()
-		before := m.flights[user]
-		if before == nil {
-			if m.flights == nil {
-				m.flights = map[string]*flight{}
-			}
-			m.flights[user] = f
-			m.mu.Unlock()
-			return nil
-		}
-		m.mu.Unlock()
-		select {
-		case <-before.made:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if !before.run.IsZero() {
-			if f.key != "" && f.key == before.key {
-				return nil // the one before stays what it is
-			}
-			run, err := c.Runs.Get(ctx, before.run)
-			if err != nil {
-				return err
-			}
-			if run.Condition == Running || run.Status == StatusQueued {
-				e := Errorf(Busy, "the message before has not ended: run %s is %s", run.ID, run.Status).WithHint("wait for it, or cancel it")
-				e.Run = run.ID
-				return e
-			}
-		}
-		m.mu.Lock()
-		if m.flights[user] == before {
-			delete(m.flights, user)
-		}
-		m.mu.Unlock()
-	}
+	return reply(ctx, c, started.Run)
 }
 
 // reply tells where the run of a message stands.

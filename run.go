@@ -123,6 +123,9 @@ type DiffCounts struct {
 type Queued struct {
 	Place int       `json:"place"` // from 1: that many starts until its own
 	Since time.Time `json:"since"`
+	// Lacks is what the machine that was asked does not have of what the run needs: it leaves
+	// the run to others. "": nothing that is known.
+	Lacks string `json:"lacks,omitempty"`
 }
 
 // TurnStatus is the conversation that a turn belongs to, and who answers in it.

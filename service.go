@@ -165,6 +165,9 @@ type Hosting struct {
 	// the run is about; "": the workspace.
 	Project string            `json:"project_dir,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
+	// Message is for one of which a user has one at a time: while its run is driven, or waits
+	// for its turn, the next is busy.
+	Message bool `json:"message,omitempty"`
 }
 
 // Presence says who answers the gates of a run while it is driven. The zero value is

@@ -66,6 +66,12 @@ func (l *Launch) Pending(alive func(Owner, time.Time) bool, now time.Time) bool 
 	return l != nil && l.Epoch == 0 && l.Lives(alive, time.Time{}, now)
 }
 
+// UnderWay is the error of a request of which a user has one at a time, while the run of the
+// one before is driven or waits for its turn.
+type UnderWay struct{ Run string }
+
+func (e *UnderWay) Error() string { return "flow: the request before has not ended: run " + e.Run }
+
 // KnownKey is the error of a request whose key has made a run before.
 type KnownKey struct {
 	Run    string

@@ -95,6 +95,9 @@ type NewRun struct {
 	// Host is the machine that it is tied to; "": none.
 	Host   string
 	Labels map[string]string
+	// Alone is a label of which the user has one run at a time that is driven, or waits for its
+	// turn ([UnderWay]). "": the run has none.
+	Alone string
 }
 
 // Row is a run as stored.

@@ -75,6 +75,11 @@ func examineWaiting(ctx context.Context, x *store.Examination, q store.Querier, 
 		hosts[r.Text(0)] = r.Text(1)
 		return nil
 	}, `SELECT id, host FROM runs WHERE holder IS NULL AND state NOT IN ('completed', 'failed', 'cancelled') AND (`+waits+`) ORDER BY n`, before, before))
+	x.Query(q.Query(ctx, func(r store.Row) error {
+		x.Warn("run_left", "run "+r.Text(0), "tipstaff show "+r.Text(0)+" says why; tipstaff resume "+r.Text(0)+" has it go on", "a server left it interrupted for more than a minute, and none goes on with it")
+		return nil
+	}, `SELECT id FROM runs WHERE holder IS NULL AND queued = 0 AND owned = 'run.interrupted' AND driver = 'daemon' AND updated < ?
+		AND state NOT IN ('completed', 'failed', 'cancelled') ORDER BY n`, before))
 	why, remedy := "it has waited for a server for more than a minute", "see that servers run, and have places: tipstaff serve"
 	if unscheduled != nil && len(runs) > 0 {
 		lost, err := unscheduled(ctx, runs)

@@ -47,6 +47,8 @@ const (
 	// cancels are notified at once.
 	pollEvery = 200 * time.Millisecond
 	readers   = 4
+	// connections is how many a process that writes uses: one writes, one listens.
+	connections = readers + 2
 	// schema is where the tables are, unless the address names another search_path.
 	schema = "tipstaff"
 	// channel is what is notified when others wait for something that was written.

@@ -179,6 +179,8 @@ func (db *database) explain(err error) error {
 		return fmt.Errorf("%s: %w", db.name, err)
 	case isOvertaken(err):
 		return store.Overtaken(db.name, db.format)
+	case errors.As(err, &e) && e.Code == "53300":
+		return fmt.Errorf("%w: %s: it has no connection left: raise its max_connections, or have fewer servers and commands at once, each of which uses up to %d (%w)", flow.ErrStoreDown, db.name, connections, err)
 	case errors.As(err, &refused):
 		return fmt.Errorf("%w: %s: see that the server runs and that the address is right (%w)", flow.ErrStoreDown, db.name, err)
 	case !errors.As(err, &e):

@@ -110,10 +110,25 @@ func (r *Runner) dispatch(parent *common, who person) flow.Activity {
 			who.parent = parent.run
 		}
 		if err := r.takeToEnd(ctx, child, who); err != nil {
+			if errors.Is(err, flow.ErrParked) {
+				r.waitsFor(parent.run, child)
+			}
 			return flow.Done{}, err
 		}
 		return r.resultOf(ctx, child)
 	}}
+}
+
+// waitsFor notes that the drive of a run does not look at a child any more.
+func (r *Runner) waitsFor(run, child string) {
+	r.mu.Lock()
+	a := r.drives[run]
+	r.mu.Unlock()
+	if a != nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.waits = append(a.waits, child)
+	}
 }
 
 // childOf is the run that belongs to this call, made if there is none. Its id is
@@ -209,7 +224,10 @@ func (r *Runner) driveChild(ctx context.Context, child string, who person) error
 	case <-ctx.Done():
 		return r.leave(ctx, child)
 	case <-a.done:
-		if d := a.driven; d.Err != nil || d.Outcome == string(flow.Interrupted) || d.Outcome == string(flow.ParkedRun) {
+		switch d := a.driven; {
+		case d.Err != nil && d.Err.Code == tipstaff.Busy:
+			return nil // somebody else drives it
+		case d.Err != nil || d.Outcome == string(flow.Interrupted) || d.Outcome == string(flow.ParkedRun):
 			return flow.ErrParked
 		}
 		return nil

@@ -45,7 +45,7 @@ func (r *Runner) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipstaff
 	if err := mayDraft(ctx, req); err != nil {
 		return tipstaff.Started{}, err
 	}
-	digest := requestDigest("draft", req)
+	digest := draftDigest(req)
 	if started, found, err := r.madeBefore(ctx, req.Key, digest); found || err != nil {
 		return started, err
 	}

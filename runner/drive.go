@@ -29,6 +29,8 @@ type active struct {
 
 	mu       sync.Mutex
 	deferred map[string]bool // gates that nobody is going to answer now
+	lacks    string          // what this machine does not have of what the run needs: others are to drive it on
+	waits    []string        // children that it was told to wait for, and does not look at any more
 }
 
 // linger is how long an attended run waits for answers before it parks.
@@ -75,7 +77,13 @@ func (r *Runner) beginWith(own *turn, run string, p program, who person) (*activ
 	a.shared = true
 	go func() {
 		a.driven = r.drive(run, p, a, who)
-		if a.driven.Outcome == string(flow.Interrupted) && (r.Stop.Err() != nil || own != nil && storeFailed(a.driven.Err)) {
+		a.mu.Lock()
+		lacks := a.lacks
+		a.mu.Unlock()
+		if lacks != "" {
+			r.decline(run, lacks)
+		}
+		if a.driven.Outcome == string(flow.Interrupted) && (r.Stop.Err() != nil || own != nil && (lacks != "" || storeFailed(a.driven.Err))) {
 			r.handOver(abandoned{run, who})
 		}
 		own.leave()
@@ -123,6 +131,20 @@ func (r *Runner) left(run string, a *active) {
 	r.project(run)
 	close(a.done)
 	r.hasParked() // or ended
+	switch {
+	case a.driven.State.Terminal():
+		r.wake(run)
+	case a.driven.Outcome == string(flow.ParkedRun):
+		a.mu.Lock()
+		waits := a.waits
+		a.mu.Unlock()
+		for _, child := range waits {
+			if row, err := r.Store.Run(context.WithoutCancel(r.Stop), child); err == nil && tipstaff.State(row.State).Terminal() {
+				r.wake(child) // it has ended before its parent came to rest
+				return
+			}
+		}
+	}
 }
 
 // endings are how the latest drives of this process ended, by run. What a store that

@@ -32,7 +32,7 @@ var storeErrors = []struct {
 	{flow.ErrStoreBusy, tipstaff.StoreBusy, "another process holds the store; try again", ""},
 	{flow.ErrReadOnly, tipstaff.FormatNewer, "", ""},
 	{flow.ErrNoBlob, tipstaff.ArtifactNotFound, "", ""},
-	{flow.ErrStoreDown, tipstaff.StoreUnavailable, "", "look at the disk, then run the command again"},
+	{flow.ErrStoreDown, tipstaff.StoreUnavailable, "", "see that the disk, or the database, can be used, then run the command again"},
 }
 
 // explain gives an error of a lower layer its code and advice. What has a code

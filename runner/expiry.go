@@ -85,7 +85,7 @@ func (r *Runner) expireDue(ctx context.Context, kind string) (next time.Time, er
 	for _, g := range lapsed {
 		top, err := r.topOf(ctx, g.Run)
 		if err == nil && !r.driving(g.Run) && !r.driving(top.ID) {
-			err = r.goOn(ctx, top, kind)
+			err = r.goOn(ctx, top, g.Run, kind)
 		}
 		all = errors.Join(all, explain(err, idOf(g.Run)))
 	}
@@ -112,7 +112,7 @@ func (r *Runner) expireGate(ctx context.Context, g flow.GateRow, kind string) er
 		return []flow.Draft{flow.Closing(now.ID, now.Key, of.Digest, of.Deny, flow.ViaExpiry)}, nil
 	})
 	if err == nil && denied {
-		err = r.goOn(ctx, top, kind)
+		err = r.goOn(ctx, top, g.Run, kind)
 	}
 	return explain(err, idOf(g.Run))
 }
@@ -131,9 +131,15 @@ func (r *Runner) topOf(ctx context.Context, run string) (flow.Row, error) {
 	}
 }
 
-// goOn drives a run on, if an owner of this kind was its last.
-func (r *Runner) goOn(ctx context.Context, row flow.Row, kind string) error {
+// goOn drives a run on, from the top of those that have dispatched it, if an owner of this kind
+// was the last of that one; else by itself, if it was the last of the run.
+func (r *Runner) goOn(ctx context.Context, row flow.Row, run, kind string) error {
 	last, err := r.lastOwner(ctx, row)
+	if err == nil && last != kind && row.ID != run {
+		if row, err = r.Store.Run(ctx, run); err == nil {
+			last, err = r.lastOwner(ctx, row)
+		}
+	}
 	if err != nil || last != kind {
 		return err
 	}

@@ -33,6 +33,11 @@ func (r *Runner) get(ctx context.Context, run tipstaff.ID) (tipstaff.Run, error)
 		return tipstaff.Run{}, explain(err, run)
 	}
 	r.documents(ctx, &got)
+	if got.Queued != nil && r.Pool != nil && !r.pooled() { // a server has looked at what waits
+		if p, err := openProgram(ctx, r.Store, row.ID); err == nil {
+			got.Queued.Lacks = r.lacks(p.shared())
+		}
+	}
 	return got, nil
 }
 

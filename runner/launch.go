@@ -351,6 +351,9 @@ func (d *draftBody) hosted(h tipstaff.Hosting, digest string) {
 	if h.Project != "" {
 		d.label(labelProject, h.Project)
 	}
+	if h.Message {
+		d.label(tipstaff.LabelMessage, "")
+	}
 	d.key, d.keyDigest = h.Key, digest
 }
 
@@ -379,7 +382,7 @@ func checkHosting(h tipstaff.Hosting) error {
 		switch {
 		case name == "" || len(name)+len(value) > maxHostLabel:
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "a label has a name, and at most %d bytes", maxHostLabel)
-		case name == tipstaff.LabelTask || name == labelProject:
+		case name == tipstaff.LabelTask || name == labelProject || name == tipstaff.LabelMessage:
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "the label %s is not for requests to give", name)
 		}
 	}
@@ -421,6 +424,12 @@ func (r *Runner) keptRun(ctx context.Context, row flow.Row, digest string) (tips
 	return started, nil
 }
 
+// draftDigest is that of a request for a draft. That it is a message is nothing that it asks for.
+func draftDigest(req tipstaff.DraftRequest) string {
+	req.Message = false
+	return requestDigest("draft", req)
+}
+
 // requestDigest tells requests apart that have the same key.
 func requestDigest(kind string, req any) string {
 	return journal.Sum(append([]byte(kind+"\n"), flow.JSON(req)...)).String()
@@ -457,6 +466,11 @@ func (r *Runner) create(ctx context.Context, run tipstaff.ID, body draftBody, do
 			return tipstaff.Started{}, explain(err, idOf(known.Run))
 		}
 		return r.keptRun(ctx, row, body.keyDigest)
+	}
+	var before *flow.UnderWay
+	if errors.As(err, &before) {
+		return tipstaff.Started{}, &tipstaff.Error{Code: tipstaff.Busy, Run: idOf(before.Run), Err: err,
+			Message: "the message before has not ended: run " + before.Run + " is driven, or waits for its turn", Hint: "wait for it, or cancel it"}
 	}
 	if err != nil {
 		return tipstaff.Started{}, err

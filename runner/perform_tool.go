@@ -19,7 +19,9 @@ type toolPerformer struct{ agentless }
 
 // Activities implements [Performer].
 func (toolPerformer) Activities(env *Environment) map[string]flow.Activity {
-	return map[string]flow.Activity{tool.ActivityName: toolActivity(env.manager, env.program.shared().gate)}
+	act := toolActivity(env.manager, env.program.shared().gate)
+	act.Check = env.toolCheck(act.Check)
+	return map[string]flow.Activity{tool.ActivityName: act}
 }
 
 // Perform implements [Performer]: the gate is asked over what the run froze, a person

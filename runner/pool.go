@@ -18,9 +18,11 @@ import (
 type Pool interface {
 	Holder() string // names this open store in the leases that it holds
 	Lines(ctx context.Context, host string) (users []string, err error)
-	Claim(ctx context.Context, host, user string) (run string, err error)
+	Line(ctx context.Context, host, user string, after int64) ([]flow.Row, error)
+	Claim(ctx context.Context, host, user string, from int64) (run string, err error)
+	Unclaim(ctx context.Context, run string) error
 	Holds(ctx context.Context) ([]flow.Hold, error)
-	Strays(ctx context.Context, kind string) (runs []string, err error)
+	Strays(ctx context.Context, kind string, since time.Time) (runs []string, err error)
 	// Waiting is how many runs wait in the queue, and since when the first of them does.
 	Waiting(ctx context.Context) (n int, since time.Time, err error)
 }
@@ -52,7 +54,7 @@ func (r *Runner) pooled() bool { return r.Pool != nil && r.Serves }
 // submit has a run driven when its turn comes: by this process, or by whichever server takes
 // it from the queue.
 func (r *Runner) submit(ctx context.Context, row flow.Row, p program, who person) error {
-	err := r.elsewhere(row)
+	err := r.elsewhere(row, p)
 	switch {
 	case r.Scheduler != nil && !who.Attended:
 		return r.enqueue(ctx, row, who)
@@ -63,12 +65,20 @@ func (r *Runner) submit(ctx context.Context, row flow.Row, p program, who person
 		return err
 	}
 	if err == nil {
-		if own := r.queue.take(row.ID, row.User); own != nil {
-			_, err = r.beginWith(own, row.ID, p, who)
+		before := 0 // who came earlier is next
+		if before, err = r.Store.CountRuns(ctx, flow.Query{Queued: true, User: row.User, Limit: 1}); err != nil {
 			return err
 		}
+		if before == 0 {
+			if own := r.queue.take(row.ID, row.User); own != nil {
+				_, err = r.beginWith(own, row.ID, p, who)
+				return err
+			}
+		}
 	}
-	return r.enqueue(ctx, row, who)
+	err = r.enqueue(ctx, row, who)
+	r.queue.look()
+	return err
 }
 
 // submitNew is submit of a run that was just made, or is for the first time driven.
@@ -132,15 +142,15 @@ func (r *Runner) Drive(ctx context.Context, run string) (driven tipstaff.Driven,
 		return r.rest(ctx, row, driven)
 	}
 	if err == nil {
-		err = r.elsewhere(row)
-	}
-	if err == nil {
 		err = r.recoverAll(ctx, []flow.Row{row}, "drive")
 	}
 	if err != nil {
 		return driven, err
 	}
 	p, who, err := r.openQueued(ctx, run)
+	if err == nil {
+		err = r.elsewhere(row, p)
+	}
 	if err != nil {
 		return driven, err
 	}
@@ -210,19 +220,12 @@ func (r *Runner) claim(ctx context.Context) error {
 			if own == nil {
 				continue
 			}
-			run, err := r.Pool.Claim(ctx, host, user)
-			if run == "" || err != nil {
-				own.leave()
-				if err != nil {
-					return explain(err, tipstaff.ID{})
-				}
-				continue
+			if taken, err = r.claimOf(ctx, host, user, own); err != nil {
+				return err
 			}
-			if err := r.driveClaimed(ctx, run, own); err != nil && !errors.Is(err, flow.ErrBusy) {
-				return explain(err, idOf(run))
+			if taken {
+				break // the next is that of who has the fewest now
 			}
-			taken = true
-			break // the next is that of who has the fewest now
 		}
 		if !taken {
 			return nil
@@ -231,15 +234,68 @@ func (r *Runner) claim(ctx context.Context) error {
 	return nil
 }
 
-// driveClaimed drives a run in a place that is its own.
-func (r *Runner) driveClaimed(ctx context.Context, run string, own *turn) error {
-	p, who, err := r.openQueued(ctx, run)
-	if err != nil {
-		own.leave()
-		return err
+// claimOf drives a run of a user's line in a place that is its own, and reports whether there
+// was one that this server may take and is able to.
+func (r *Runner) claimOf(ctx context.Context, host, user string, own *turn) (bool, error) {
+	for {
+		from, err := r.firstAble(ctx, host, user)
+		run := ""
+		if err == nil && from >= 0 {
+			run, err = r.Pool.Claim(ctx, host, user, from)
+		}
+		if err != nil || run == "" {
+			own.leave()
+			return false, explain(err, tipstaff.ID{})
+		}
+		p, who, err := r.openQueued(ctx, run)
+		if why := r.refusal(p, err); why != "" {
+			r.decline(run, why)
+			if err := r.Pool.Unclaim(ctx, run); err != nil {
+				own.leave()
+				return false, explain(err, idOf(run))
+			}
+			continue
+		}
+		if err == nil {
+			_, err = r.beginWith(own, run, p, who)
+		} else {
+			own.leave() // the store does not answer: it is taken again
+		}
+		if err != nil && !errors.Is(err, flow.ErrBusy) {
+			return false, explain(err, idOf(run))
+		}
+		return true, nil
 	}
-	_, err = r.beginWith(own, run, p, who)
-	return err
+}
+
+// refusal is why a run that was looked at is left to others; "": it is not.
+func (r *Runner) refusal(p program, err error) string {
+	switch {
+	case err == nil:
+		return r.lacks(p.shared())
+	case storeFailed(coded(explain(err, tipstaff.ID{}))) || errors.Is(err, context.Canceled):
+		return ""
+	}
+	return err.Error() // of a newer version, say
+}
+
+// firstAble is where in a user's line the first run stands that this server has not left to
+// others; negative: there is none.
+func (r *Runner) firstAble(ctx context.Context, host, user string) (n int64, err error) {
+	if !r.declinesSome() {
+		return 0, nil
+	}
+	for after := int64(0); ; {
+		line, err := r.Pool.Line(ctx, host, user, after)
+		if err != nil || len(line) == 0 {
+			return -1, err
+		}
+		for _, row := range line {
+			if after = row.N; r.declines(row.ID) == "" {
+				return row.N, nil
+			}
+		}
+	}
 }
 
 // openQueued opens a run that waited in the queue, with who answers its gates.

@@ -28,13 +28,26 @@ type server struct {
 // host is not among the dead.
 type pool struct {
 	*bed
-	dead sync.Map // hosts
+	dead    sync.Map // hosts
+	servers []*server
 }
 
 func newPool(t *testing.T) *pool { return &pool{bed: newBed(t)} }
 
+// draftPool is a pool whose model drafts plans.
+func draftPool(t *testing.T) *pool {
+	b, _ := draftBed(t)
+	return &pool{bed: b}
+}
+
 // server starts one with so many places. Without one it takes nothing from the queue.
 func (p *pool) server(host string, places int) *server {
+	p.t.Helper()
+	return p.serverIn(host, places, func(*runner.Config) {})
+}
+
+// serverIn is server with a configuration that is otherwise.
+func (p *pool) serverIn(host string, places int, otherwise func(*runner.Config)) *server {
 	p.t.Helper()
 	alive := func(o flow.Owner, _ time.Time) bool { _, gone := p.dead.Load(o.Host); return !gone }
 	o := &sqlite.Options{UserKey: true}
@@ -48,7 +61,9 @@ func (p *pool) server(host string, places int) *server {
 		return flow.Owner{Kind: kind, Host: host, Pid: 1, Launch: launch}
 	}
 	config.Alive = func(o flow.Owner, h, _ time.Time) bool { return alive(o, h) }
+	otherwise(&config)
 	s := &server{bed: &bed{Runner: runner.New(config), t: p.t, dir: p.dir, store: store, checked: map[string]int64{}}, halt: halt, store: store}
+	p.servers = append(p.servers, s)
 	sharing, leave := context.WithCancel(context.Background())
 	shared := make(chan struct{})
 	go func() {
@@ -362,4 +377,30 @@ type scheduling func(run, host string)
 func (f scheduling) Schedule(_ context.Context, run, host string) error {
 	f(run, host)
 	return nil
+}
+
+// Who comes to a server that has a place does not pass those who wait in the queue already.
+func TestALaterRunPassesNoEarlierOne(t *testing.T) {
+	p := newPool(t)
+	a := p.server("a", 1)
+	hangs := a.hanging("alice")
+	p.drivenBy(hangs, "a")
+	earlier := a.hanging("alice")
+	config := a.Config // of a server that has a place, and has not looked at the queue yet
+	config.MaxDriving = 1
+	config.Self = func(kind, launch string) flow.Owner { return flow.Owner{Kind: kind, Host: "b", Pid: 1, Launch: launch} }
+	b := *a.bed
+	b.Runner = runner.New(config)
+	later := b.hanging("alice")
+	for run, place := range map[tipstaff.ID]int{earlier: 1, later: 2} {
+		if got := a.get(run); got.Status != tipstaff.StatusQueued || got.Queued == nil || got.Queued.Place != place {
+			t.Errorf("run %s is %s, %+v, want place %d", run, got.Status, got.Queued, place)
+		}
+	}
+	bobs := b.hanging("bob")
+	p.drivenBy(bobs, "b")
+	p.cancel(hangs)
+	p.drivenBy(earlier, "a")
+	p.cancel(earlier, later, bobs)
+	b.Drain()
 }

@@ -288,6 +288,11 @@ func (t *turn) leave() {
 	t.line.held--
 	q.serve()
 	q.forget(t.line)
+	q.look()
+}
+
+// look has the queue that servers share looked at: there may be a place for what waits there.
+func (q *queue) look() {
 	select {
 	case q.freed <- struct{}{}:
 	default: // somebody is going to look

@@ -27,6 +27,9 @@ func (r *Runner) queued(ctx context.Context, row flow.Row, fold *tipstaff.Fold) 
 	}
 	places, err := r.queues.at(ctx, r)
 	q.Place = places[row.ID]
+	if r.pooled() {
+		q.Lacks = r.declines(row.ID)
+	}
 	if r.Pool != nil { // else a server has taken it meanwhile, and is about to drive it
 		q.Place = max(q.Place, 1)
 	}

@@ -115,6 +115,8 @@ type Runner struct {
 	queues    queueView
 	projector projector
 
+	unable unable
+
 	broken  []abandoned // runs to hand over when the store answers
 	counted drives
 	seen    atomic.Pointer[Standing]

@@ -484,6 +484,9 @@ func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc
 	if body.ProgramDigest != "" {
 		row.Name = doc.described().Name
 	}
+	if _, ok := body.Labels[tipstaff.LabelMessage]; ok && body.ForkOf == nil {
+		row.Alone = tipstaff.LabelMessage
+	}
 	if t := doc.turn(); t != nil {
 		row.Session, row.After = t.Session, body.after
 	}

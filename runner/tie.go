@@ -58,9 +58,17 @@ func local(m *workspace.Manifest) bool {
 	return false
 }
 
-// elsewhere says of a run that is tied to another machine why it is not driven here.
-func (r *Runner) elsewhere(row flow.Row) error {
-	if row.Host == "" || r.Pool == nil || row.Host == r.Self("", "").Host {
+// elsewhere says of a run that is tied to another machine, or that needs what this one lacks,
+// why it is not driven here.
+func (r *Runner) elsewhere(row flow.Row, p program) error {
+	switch {
+	case r.Pool == nil:
+		return nil
+	case row.Host == "" || row.Host == r.Self("", "").Host:
+		if why := r.lacks(p.shared()); why != "" {
+			return tipstaff.Errorf(tipstaff.WrongState, "run %s cannot be driven on this machine as it was made: %s", row.ID, why).
+				WithCommand("resume it on a machine that has what it needs, or have a server there do so: tipstaff serve")
+		}
 		return nil
 	}
 	return tipstaff.Errorf(tipstaff.WrongState, "run %s works with files of machine %s, and is driven there alone", row.ID, row.Host).

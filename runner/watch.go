@@ -15,6 +15,7 @@ import (
 // watch is what a server has seen of the owners that it cannot look at.
 type watch struct {
 	last   time.Time            // when it looked
+	begun  bool                 // it has looked for strays
 	owners map[string]lastHeard // by holder
 }
 
@@ -55,10 +56,11 @@ func (r *Runner) lookAfter(ctx context.Context, w *watch) error {
 	for _, b := range broken {
 		r.handOver(b)
 	}
-	strays, serr := r.Pool.Strays(ctx, r.Origin)
+	strays, serr := r.Pool.Strays(ctx, r.Origin, w.since(r.Now()))
+	w.begun = w.begun || serr == nil
 	err = errors.Join(err, explain(serr, tipstaff.ID{}))
 	for _, run := range strays {
-		err = errors.Join(err, explain(r.takeIn(ctx, abandoned{run: run}), idOf(run)))
+		err = errors.Join(err, explain(r.takeIn(ctx, run), idOf(run)))
 	}
 	return err
 }
@@ -79,6 +81,15 @@ func (r *Runner) stopFenced(holds []flow.Hold) {
 		}
 		a.leased = own[run]
 	}
+}
+
+// since is how far back it is looked for children that have ended: all the way at first, for
+// every server may have been away.
+func (w *watch) since(now time.Time) time.Time {
+	if !w.begun {
+		return time.Unix(0, 0)
+	}
+	return now.Add(-time.Minute)
 }
 
 // silent are the holders that have not renewed their leases for too long.
@@ -134,23 +145,67 @@ type abandoned struct {
 	who person
 }
 
-// takeIn puts a run that was left, or strayed, into the queue. A child goes on with its
-// parent.
-func (r *Runner) takeIn(ctx context.Context, l abandoned) error {
-	top, err := r.topOf(ctx, l.run)
-	if err == nil && top.ID == l.run {
-		err = r.enqueue(ctx, top, l.who)
+// takeIn puts a run that strayed into the queue, unless it goes on with its parent.
+func (r *Runner) takeIn(ctx context.Context, run string) error {
+	row, err := r.Store.Run(ctx, run)
+	if err != nil {
+		return err
 	}
+	parent, child, err := r.parentOf(ctx, run)
+	if err != nil || child && (r.held(parent) || r.willGoOn(ctx, parent)) {
+		return err // a stray whose parent is driven is looked at again when that rests
+	}
+	return r.enqueueAgain(ctx, row, person{})
+}
+
+// enqueueAgain is enqueue of a run that nobody drives, unless somebody else was faster.
+func (r *Runner) enqueueAgain(ctx context.Context, row flow.Row, who person) error {
+	err := r.enqueue(ctx, row, who)
 	if errors.Is(err, flow.ErrBusy) || errors.Is(err, flow.ErrEnded) {
-		return nil // somebody else was faster
+		return nil
 	}
 	return err
 }
 
-// handOver puts a run that this process has broken off into the queue, now or when the store
-// takes it.
+// parentOf is the run that has dispatched this one, if one has.
+func (r *Runner) parentOf(ctx context.Context, run string) (parent flow.Row, child bool, err error) {
+	draft, err := readDraft(ctx, r.Store, run)
+	if err != nil || draft.Parent == nil || draft.Parent.Relation != relationDispatch {
+		return parent, false, err
+	}
+	parent, err = r.Store.Run(ctx, draft.Parent.Run)
+	return parent, err == nil, err
+}
+
+// willGoOn reports whether a run that nobody drives is about to be driven by a server, from
+// where it came to rest: then it takes its children with it. One that is driven may have left
+// a child behind that it does not look at again before it rests.
+func (r *Runner) willGoOn(ctx context.Context, row flow.Row) bool {
+	switch {
+	case tipstaff.State(row.State).Terminal() || r.held(row):
+		return false
+	case row.Queued:
+		return true
+	case row.Owner != nil && ofServer(row.Owner.Kind):
+		return true // it is put into the queue, or goes on with its own parent, once it is found
+	case row.Owned != string(tipstaff.KindRunInterrupted):
+		return false
+	}
+	parent, child, err := r.parentOf(ctx, row.ID)
+	return err == nil && child && r.willGoOn(ctx, parent)
+}
+
+// ofServer reports whether owners of a kind are servers, which go on with each other's runs.
+func ofServer(kind string) bool {
+	return kind == tipstaff.OriginDaemon || kind == tipstaff.OriginEngine
+}
+
+// handOver puts a run that this process has driven by itself, and broken off, into the queue,
+// now or when the store takes it.
 func (r *Runner) handOver(l abandoned) {
-	if r.takeIn(context.WithoutCancel(r.Stop), l) == nil {
+	ctx := context.WithoutCancel(r.Stop)
+	row, err := r.Store.Run(ctx, l.run)
+	if err == nil && r.enqueueAgain(ctx, row, l.who) == nil {
 		return
 	}
 	r.mu.Lock()
@@ -164,11 +219,28 @@ func storeFailed(err *tipstaff.Error) bool {
 	return err != nil && slices.Contains([]tipstaff.Code{tipstaff.StoreUnavailable, tipstaff.StoreBusy, tipstaff.StoreFull}, err.Code)
 }
 
-// goesOn reports whether the run of an owner that died is for the servers to drive on.
+// goesOn reports whether the run of an owner that died is for the servers to drive on by
+// itself. A child that its parent was driving goes on with that.
 func (r *Runner) goesOn(ctx context.Context, row flow.Row) (bool, error) {
-	if r.Pool == nil || row.Owner == nil || row.Owner.Kind != tipstaff.OriginDaemon && row.Owner.Kind != tipstaff.OriginEngine {
+	if r.Pool == nil || row.Owner == nil || !ofServer(row.Owner.Kind) {
 		return false, nil
 	}
-	top, err := r.topOf(ctx, row.ID)
-	return top.ID == row.ID, err
+	parent, child, err := r.parentOf(ctx, row.ID)
+	return err == nil && !(child && r.willGoOn(ctx, parent)), err
+}
+
+// wake has the run go on that waits for a child which has ended, if a server was the last to
+// drive it. Nobody else would: a child that was driven by itself is not looked at by its parent.
+func (r *Runner) wake(child string) {
+	if !ofServer(r.Origin) || r.Stop.Err() != nil {
+		return
+	}
+	ctx := context.WithoutCancel(r.Stop)
+	parent, is, err := r.parentOf(ctx, child)
+	if err != nil || !is || r.driving(parent.ID) || parent.Owned != string(tipstaff.KindRunParked) {
+		return
+	}
+	if top, err := r.topOf(ctx, parent.ID); err == nil {
+		_ = r.goOn(ctx, top, parent.ID, r.Origin) // what cannot be done now is a stray, and found by whoever looks next
+	}
 }

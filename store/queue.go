@@ -27,23 +27,41 @@ func (s *Store) Lines(ctx context.Context, host string) (users []string, err err
 	return users, err
 }
 
-// Claim takes the oldest run of a user's line that a server on this machine may drive; "":
-// others have taken them all.
-func (s *Store) Claim(ctx context.Context, host, user string) (run string, err error) {
-	next := `SELECT n, id FROM runs WHERE queued = 1 AND "user" = ? AND claimed < ? AND host IN ('', ?) ORDER BY n LIMIT 1`
+// lineAtOnce is how many runs of a line are listed at a time.
+const lineAtOnce = 100
+
+// Line are runs of a user's line that a server on this machine may drive, the oldest first,
+// after one; nothing but N and ID is known of them. Fewer than there are may be given: then
+// more come after the last.
+func (s *Store) Line(ctx context.Context, host, user string, after int64) (line []flow.Row, err error) {
+	err = s.db.Query(ctx, func(r Row) error { line = append(line, flow.Row{N: r.Int(0), ID: r.Text(1)}); return nil },
+		`SELECT n, id FROM runs WHERE queued = 1 AND "user" = ? AND n > ? AND claimed < ? AND host IN ('', ?) ORDER BY n LIMIT ?`,
+		user, after, s.unclaimed(s.opts.Now()), host, int64(lineAtOnce))
+	return line, err
+}
+
+// Claim takes the oldest run of a user's line that a server on this machine may drive, from one
+// on; "": others have taken them all.
+func (s *Store) Claim(ctx context.Context, host, user string, from int64) (run string, err error) {
+	next := `SELECT n, id FROM runs WHERE queued = 1 AND "user" = ? AND n >= ? AND claimed < ? AND host IN ('', ?) ORDER BY n LIMIT 1`
 	if s.opts.Shared { // a row that another server is taking is passed over
 		next += ` FOR UPDATE SKIP LOCKED`
 	}
 	err = s.db.Do(ctx, &Op{Apply: func(t *Tx) error {
 		var n int64
 		run = ""
-		err := t.query(func(r Row) error { n, run = r.Int(0), r.Text(1); return nil }, next, user, s.unclaimed(t.now), host)
+		err := t.query(func(r Row) error { n, run = r.Int(0), r.Text(1); return nil }, next, user, from, s.unclaimed(t.now), host)
 		if err != nil || run == "" {
 			return err
 		}
 		return t.exec(`UPDATE runs SET claimed = ? WHERE n = ?`, t.now.UnixNano(), n)
 	}})
 	return run, err
+}
+
+// Unclaim leaves a run that was taken to others.
+func (s *Store) Unclaim(ctx context.Context, run string) error {
+	return s.db.Do(ctx, &Op{Apply: func(t *Tx) error { return t.exec(`UPDATE runs SET claimed = 0 WHERE id = ? AND queued = 1`, run) }})
 }
 
 // unclaimed is when a run was last taken, at most, that may be taken now.
@@ -62,8 +80,9 @@ func (s *Store) Holds(ctx context.Context) (holds []flow.Hold, err error) {
 }
 
 // Strays are runs that nobody drives although owners of this kind should: those whose timer
-// has come, and those that were made by a server which died before it had them driven.
-func (s *Store) Strays(ctx context.Context, kind string) (runs []string, err error) {
+// has come, those that were made by a server which died before it had them driven, and those
+// that rest although a child of theirs has ended after that, since some time.
+func (s *Store) Strays(ctx context.Context, kind string, since time.Time) (runs []string, err error) {
 	now := s.opts.Now()
 	each := func(r Row) error { runs = append(runs, r.Text(0)); return nil }
 	err = s.db.Query(ctx, each, `SELECT id FROM runs WHERE wake_at <= ? AND holder IS NULL AND queued = 0 AND owned = 'run.parked' AND driver = ?
@@ -72,6 +91,11 @@ func (s *Store) Strays(ctx context.Context, kind string) (runs []string, err err
 		err = s.db.Query(ctx, each, `SELECT id FROM runs WHERE owned = '' AND holder IS NULL AND state NOT IN ('completed', 'failed', 'cancelled')
 			AND state <> 'drafting' AND queued = 0 AND origin = ? AND base = '' AND launch IS NULL AND created < ? ORDER BY n LIMIT ?`,
 			kind, s.unclaimed(now), int64(maxStrays))
+	}
+	if err == nil {
+		err = s.db.Query(ctx, each, `SELECT DISTINCT p.id FROM runs c JOIN runs p ON p.id = c.parent WHERE c.ended >= ? AND c.parent <> '' AND c.base = ''
+			AND p.owned = 'run.parked' AND p.holder IS NULL AND p.queued = 0 AND p.driver = ? AND p.updated < c.ended
+			AND p.state NOT IN ('completed', 'failed', 'cancelled') LIMIT ?`, since.UnixNano(), kind, int64(maxStrays))
 	}
 	return runs, err
 }

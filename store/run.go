@@ -90,6 +90,9 @@ func (t *Tx) create(run flow.NewRun) error {
 	if err := t.unmade(run); err != nil {
 		return err
 	}
+	if err := t.lonely(run); err != nil {
+		return err
+	}
 	if err := t.follows(run); err != nil {
 		return err
 	}
@@ -141,6 +144,25 @@ func (t *Tx) unmade(run flow.NewRun) (err error) {
 		`SELECT id, request_digest FROM runs WHERE "user" = ? AND request_key = ? AND request_key <> ''`, run.User, run.Key)
 	if err == nil && known != nil {
 		err = known
+	}
+	return err
+}
+
+// lonely refuses a run whose user has one of that label under way: it is driven, waits for its
+// turn, or was made a moment ago and comes to that.
+func (t *Tx) lonely(run flow.NewRun) (err error) {
+	if run.Alone == "" {
+		return nil
+	}
+	if err := t.alone("label " + run.Alone + " of " + run.User); err != nil {
+		return err
+	}
+	var before *flow.UnderWay
+	err = t.query(func(r Row) error { before = &flow.UnderWay{Run: r.Text(0)}; return nil },
+		`SELECT id FROM runs WHERE "user" = ? AND state NOT IN ('completed', 'failed', 'cancelled') AND (holder IS NOT NULL OR queued = 1 OR owned = '' AND created > ?)
+			AND EXISTS (SELECT 1 FROM run_labels WHERE name = ? AND run = runs.n) ORDER BY n LIMIT 1`, run.User, t.s.unclaimed(t.now), run.Alone)
+	if err == nil && before != nil {
+		err = before
 	}
 	return err
 }

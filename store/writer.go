@@ -64,6 +64,7 @@ type queued struct {
 	result chan error  // for whoever waits; watchers do not hold it up
 	taken  atomic.Bool // by the writer, or by a caller who gave up
 	err    error
+	doubt  bool // it failed by itself, after others whose work was undone with it
 }
 
 // Writer writes, one transaction at a time. While a commit syncs, the next batch
@@ -219,6 +220,7 @@ func (w *Writer) persist(batch []*queued) error {
 		err := w.attempt(batch)
 		switch fault := w.driver.Fault(err); fault {
 		case NoFault:
+			w.settleDoubts(batch)
 			return nil
 		case Ordinary:
 			if len(batch) > 1 { // of one op, which is found by itself
@@ -242,12 +244,25 @@ func (w *Writer) persist(batch []*queued) error {
 	return w.down
 }
 
+// settleDoubts has ops that failed by themselves tried alone: what they failed for may be the
+// work of others of their batch, and of that nothing may have been stored.
+func (w *Writer) settleDoubts(batch []*queued) {
+	for _, o := range batch {
+		if !o.doubt {
+			continue
+		}
+		if err := w.persist([]*queued{o}); err != nil {
+			o.err = err
+		}
+	}
+}
+
 // attempt stores a batch in one transaction, except for ops that fail by themselves:
 // those keep their error, and the others are tried without them. Any other failure
 // leaves nothing of the batch.
 func (w *Writer) attempt(batch []*queued) error {
 	for _, o := range batch {
-		o.err = nil
+		o.err, o.doubt = nil, false
 	}
 	for {
 		failed, err := w.try(batch)
@@ -281,15 +296,18 @@ func (w *Writer) try(batch []*queued) (failed *queued, err error) {
 		}
 	}
 	t := w.rules.Begin(c, moved)
+	performed := false
 	for _, o := range batch {
 		if o.err != nil {
 			continue
 		}
 		if err := t.Perform(o.Op); w.driver.Fault(err) == Ordinary {
+			o.doubt = performed
 			return o, err
 		} else if err != nil {
 			return nil, err
 		}
+		performed = true
 	}
 	if err = t.Finish(w.inbox); err == nil {
 		err = w.driver.Commit(t)

@@ -299,6 +299,15 @@ func (r *Registry) WithPrograms(m *workspace.Manifest, dir string) *Registry {
 	})
 }
 
+// ProgramDigest is the digest of a program that builtin may start; false: it was not looked at.
+func (r *Registry) ProgramDigest(name string) (digest string, ok bool) {
+	if r == nil || r.servers[builtin.Name] == nil {
+		return "", false
+	}
+	digest, ok = r.servers[builtin.Name].programs[name]
+	return digest, ok
+}
+
 // Ready says, without a connection, why a server could not be used as the lock
 // holds it: its package or a file that its command names changed, or a variable is
 // not set. nil: no reason is known.

@@ -178,33 +178,28 @@ type place struct {
 	attached bool
 }
 
-// batch is frames that are sent together.
+// batch is frames that are sent together. What it holds follows from its place in the feed
+// alone, so that whoever is at that place can be sent it.
 type batch struct {
 	from, to int64 // numbers of its frames in the feed
 	text     []byte
 	records  int64
-	first    int64 // seq of its first record; 0: it has none
-	last     int64 // seq of its last
+	last     int64 // seq of its last record; 0: it has none
 	final    bool
 }
 
-// add puts a frame at the end, unless the reader has had it.
-func (b *batch) add(e frame, had int64) {
-	if e.seq > 0 && e.seq <= had {
-		return
-	}
+// add puts a frame at the end.
+func (b *batch) add(e frame) {
 	b.text, b.final = append(b.text, e.text...), b.final || e.final
 	if e.seq > 0 {
-		if b.records++; b.first == 0 {
-			b.first = e.seq
-		}
-		b.last = e.seq
+		b.records, b.last = b.records+1, e.seq
 	}
 }
 
 // take is what a reader has not had yet. behind: the feed does not have it any more, or never
 // had; the store does. Else, if there is nothing, more is closed when there is, or over says
-// that there never will be.
+// that there never will be. A reader who was told more than the feed has read, by the store or
+// by another server, waits until the feed has come that far.
 func (f *feed) take(p *place) (next *batch, behind, over bool, more <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -213,24 +208,28 @@ func (f *feed) take(p *place) (next *batch, behind, over bool, more <-chan struc
 		f.feeds.dropped.Add(end - p.next)
 		p.attached = false
 	}
+	if !p.attached && p.seq > f.last {
+		return nil, false, f.over, f.more
+	}
 	if !p.attached && !f.attach(p, end) {
 		return nil, true, f.over, nil
 	}
 	if p.next == end {
 		return nil, false, f.over, f.more
 	}
-	if b := f.joined; b == nil || b.from != p.next || b.to != end || b.first <= p.seq {
+	if b := f.joined; b == nil || b.from != p.next || b.to != end {
 		f.joined = &batch{from: p.next, to: end}
 		for _, e := range f.frames[p.next-f.first:] {
-			f.joined.add(e, p.seq)
+			f.joined.add(e)
 		}
 	}
 	return f.joined, false, f.over, f.more
 }
 
-// attach finds a reader's place in the feed, if it begins there.
+// attach finds the place in the feed of a reader who is not ahead of it: right behind the last
+// record that it has had. It is not there if the feed begins later.
 func (f *feed) attach(p *place, end int64) bool {
-	if p.seq >= f.last {
+	if p.seq == f.last {
 		p.next, p.attached = end, true
 		return true
 	}

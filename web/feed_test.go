@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +28,7 @@ type journal struct {
 	records []tipstaff.Event
 	changed chan struct{}
 	reads   int // of followers
+	hide    int // the records after this one, from followers; 0: none
 	ended   bool
 }
 
@@ -69,6 +72,9 @@ func (j *journal) Events(ctx context.Context, req tipstaff.EventsRequest) iter.S
 		for {
 			j.mu.Lock()
 			next, changed, ended := slices.Clone(j.records[after:]), j.changed, j.ended
+			if req.Follow && j.hide > 0 {
+				next, ended = slices.Clone(j.records[after:max(j.hide, int(after))]), false
+			}
 			j.mu.Unlock()
 			for _, e := range next {
 				if !yield(e, nil) {
@@ -323,6 +329,137 @@ func TestAReaderBehindTheFeedIsNotAttached(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("who has had record %d is given %q, want %q", seq, got, want)
+		}
+	}
+}
+
+// Followers of a run whose records reach this server late, at any place and at any pace, each
+// are told every record once, in its order: ahead of the feed, behind it, and behind what it
+// keeps.
+func TestFollowersMissNothing(t *testing.T) {
+	for seed := range uint64(100) {
+		dice := rand.New(rand.NewPCG(seed, 1))
+		schedule := make([]byte, 20+dice.IntN(400))
+		for i := range schedule {
+			schedule[i] = byte(dice.Uint32())
+		}
+		followed(t, schedule)
+	}
+}
+
+// The same, under schedules that nobody thought of.
+func FuzzFollowers(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 4, 12, 1, 2, 3, 0, 1, 2, 3})
+	f.Add([]byte{0x10, 0x70, 3, 0x11, 0x31, 1, 9, 2, 10, 0x12, 1, 9, 17})
+	f.Fuzz(followed)
+}
+
+func followed(t *testing.T, schedule []byte) {
+	const readers = 4
+	feed := &feed{feeds: &feeds{}, more: make(chan struct{}), readers: 1}
+	stored := int64(0) // in the journal; the feed has read a part of it
+	var places [readers]place
+	var told [readers]int64
+	hear := func(i int, b *batch) {
+		for line := range strings.Lines(string(b.text)) {
+			seq, _ := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+			if seq > 0 && seq != told[i]+1 {
+				t.Fatalf("after record %d follower %d is told record %d", told[i], i, seq)
+			}
+			told[i] = max(told[i], seq)
+		}
+		places[i].seq = max(places[i].seq, b.last)
+	}
+	read := func(n int64) { // the feed hears of so many more
+		for ; n > 0 && feed.last < stored; n-- {
+			seq := feed.last + 1
+			feed.publish(frame{seq: seq, text: fmt.Appendf(nil, "%d\n", seq)})
+		}
+	}
+	take := func(i int) (idle bool) {
+		next, behind, _, _ := feed.take(&places[i])
+		switch {
+		case behind: // the store has it
+			var b batch
+			for seq := places[i].seq + 1; seq <= stored && b.records < 100; seq++ {
+				b.add(frame{seq: seq, text: fmt.Appendf(nil, "%d\n", seq)})
+			}
+			hear(i, &b)
+		case next != nil:
+			hear(i, next)
+			places[i].next = next.to
+		default:
+			return true
+		}
+		return false
+	}
+	for _, b := range schedule {
+		n := int64(b >> 3)
+		switch b & 7 {
+		case 0:
+			stored += n * n
+		case 1:
+			read(n * n)
+		case 2:
+			feed.publish(frame{text: []byte("0\n")})
+		case 3: // one comes anew, from another server that has told it more
+			i := n % readers
+			told[i] = max(told[i], stored-n/readers)
+			places[i] = place{seq: told[i]}
+		default:
+			take(int(n % readers))
+		}
+	}
+	read(stored)
+	for i := range readers {
+		for !take(i) {
+		}
+		if told[i] != stored {
+			t.Errorf("follower %d was told %d records of %d", i, told[i], stored)
+		}
+	}
+}
+
+// A server that learns late what another writes tells those who are ahead of it, and those who
+// are not, all that they have not had.
+func TestAFollowerAheadTakesNothingFromTheOthers(t *testing.T) {
+	j := newJournal()
+	_, url := site(t, j)
+	j.write(4, false)
+	j.hide = 4 // from who follows; the store has all
+	behind := follow(t, url+"?after=0")
+	heard := make(chan string, 100)
+	whole := make(chan error, 3)
+	listen := func(from io.Reader, first int, tell func(string)) {
+		ids, ended := seqs(from, tell)
+		for i, id := range ids {
+			if id != fmt.Sprint(first+i) {
+				whole <- fmt.Errorf("from record %d on it is told %v", first, ids)
+				return
+			}
+		}
+		if len(ids) != 21-first || !ended {
+			whole <- fmt.Errorf("from record %d on it is told %v, ended %t", first, ids, ended)
+			return
+		}
+		whole <- nil
+	}
+	go listen(behind.Body, 1, func(id string) { heard <- id })
+	for range 4 {
+		<-heard
+	}
+	j.write(8, false)
+	ahead := follow(t, url+"?after=10") // which another server has told
+	go listen(ahead.Body, 11, nil)
+	second := follow(t, url+"?after=4")
+	go listen(second.Body, 5, nil)
+	j.mu.Lock()
+	j.hide = 0
+	j.mu.Unlock()
+	j.write(8, true)
+	for range 3 {
+		if err := <-whole; err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -33,6 +33,10 @@ func (c *call) health() (any, error) {
 type Readiness struct {
 	Ready  bool   `json:"ready"`
 	Reason string `json:"reason,omitempty"` // why not
+	// Left is how many runs wait that this server leaves to others, and Lacks what it does not
+	// have of what they need.
+	Left  int      `json:"left,omitempty"`
+	Lacks []string `json:"lacks,omitempty"`
 }
 
 func (c *call) readiness() (any, error) {
@@ -45,7 +49,11 @@ func (c *call) readiness() (any, error) {
 	if err != nil {
 		return with{http.StatusServiceUnavailable, Readiness{Reason: err.Error()}}, nil
 	}
-	return Readiness{Ready: true}, nil
+	r := Readiness{Ready: true}
+	if c.s.o.Lacks != nil {
+		r.Left, r.Lacks = c.s.o.Lacks()
+	}
+	return r, nil
 }
 
 func (c *call) version() (any, error) { return c.s.o.Version, nil }

@@ -24,7 +24,7 @@ func (c *call) message() (any, error) {
 	}
 	ctx, stop := c.s.untilStopped(c.ctx())
 	defer stop()
-	got, err := c.s.messages.Take(ctx, c.s.control, msg)
+	got, err := c.s.control.TakeMessage(ctx, msg)
 	if err != nil || got.State.Terminal() {
 		return got, err
 	}

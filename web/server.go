@@ -51,7 +51,10 @@ type Options struct {
 	// Load is how many runs are driven, and how many wait for their turn. nil: nobody can tell.
 	Load func() (driving, queued int)
 	// Ready says why the server should not be given work. nil: nothing but its end keeps it from that.
-	Ready   func() error
+	Ready func() error
+	// Lacks says how many runs wait that the server leaves to others, and what it does not have
+	// of what they need. nil: there are none.
+	Lacks   func() (runs int, why []string)
 	Metrics http.Handler // answers /metrics; nil: there are none
 	MCP     http.Handler // answers /mcp; nil: it is not there
 	Page    Page         // answers /ui; nil: it is not there
@@ -69,12 +72,11 @@ type Page interface {
 
 // Server answers requests until it is closed.
 type Server struct {
-	control  tipstaff.Control
-	o        Options
-	messages tipstaff.Messages
-	feeds    feeds
-	http     http.Server
-	began    time.Time
+	control tipstaff.Control
+	o       Options
+	feeds   feeds
+	http    http.Server
+	began   time.Time
 
 	// serving ends when nothing more is started, and followers are sent away.
 	serving context.Context

@@ -135,7 +135,7 @@ func (f *follower) catchUp() (final bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if next.add(frameOf(&e), f.seq); len(next.text) >= storedBytes {
+		if next.add(frameOf(&e)); len(next.text) >= storedBytes {
 			break
 		}
 	}

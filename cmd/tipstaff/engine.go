@@ -83,7 +83,7 @@ func (s *session) reschedule(ctx context.Context) error {
 	for _, row := range rows {
 		hosts[row.ID], runs = row.Host, append(runs, row.ID)
 	}
-	strays, err := s.runner.Pool.Strays(ctx, tipstaff.OriginEngine)
+	strays, err := s.runner.Pool.Strays(ctx, tipstaff.OriginEngine, time.Unix(0, 0))
 	if err != nil {
 		return unusable(err)
 	}

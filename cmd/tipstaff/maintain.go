@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/postgres"
+	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/sqlite"
 	"github.com/tipstaff/tipstaff/store"
 	"github.com/tipstaff/tipstaff/supervisor"
@@ -81,12 +83,25 @@ func doctor(ctx context.Context, o cli.OpenOptions) ([]tipstaff.Diagnostic, erro
 			unscheduled = engine.Unscheduled
 		}
 		found, err := postgres.Examine(ctx, o.Store, &postgres.Options{Folder: filepath.Join(dir, storeFolder), Lives: supervisor.Alive}, unscheduled)
-		return append(examineFiles(dir), found...), err
+		return slices.Concat(examineFiles(dir), found, lacking(ctx, dir, o)), err
 	}
 	var opts sqlite.Options
 	opts.Alive = alive
 	found, err := sqlite.Examine(ctx, filepath.Join(dir, storeFolder), &opts)
 	return append(examineFiles(dir), found...), err
+}
+
+// lacking says what this machine lacks of what runs need that wait for a server.
+func lacking(ctx context.Context, dir string, o cli.OpenOptions) []tipstaff.Diagnostic {
+	store, err := postgres.Open(ctx, o.Store, &postgres.Options{Folder: filepath.Join(dir, storeFolder), ReadOnly: true, Lives: supervisor.Alive})
+	if err != nil {
+		return nil // the examination of the store says so
+	}
+	defer func() { _ = store.Close() }()
+	found, _ := runner.New(runner.Config{Workspace: dir, Policy: o.Policy, Skills: o.Skills, Store: store, Keys: store.Keys(), Pool: store,
+		Self: supervisor.Self, Models: openModel,
+		Implicit: func() (*ws.Manifest, error) { return implicitManifest(dir) }}).Unable(ctx) // likewise
+	return found
 }
 
 // examineFiles looks at the files that say what runs may do.

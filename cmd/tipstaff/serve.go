@@ -106,6 +106,9 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	go opened.runner.Maintain(ctx, fmt.Sprintf("serve[%d]", os.Getpid()), failing("runs cannot be recovered"))
 	go repeat(ctx, collectEvery, opened.collect, failing("payloads that nothing names any more cannot be removed"))
 	if opened.runner.Pool != nil {
+		if n, err := opened.runner.OtherKeys(ctx); err == nil && n > 0 {
+			log.WarnContext(ctx, "runs were begun with other keys, and are left to servers that have those: all machines of a store need the same .tipstaff/keys", "runs", n)
+		}
 		go opened.runner.Share(ctx, failing("runs that wait for a server cannot be driven"))
 	}
 	served := make(chan error, 4)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -293,5 +294,47 @@ func testWriteReturnsTheErrorOfItsFunction(t *testing.T, place Place) {
 	b.MustWrite(run, flow.Draft{Kind: "run.cancel_requested"})
 	if row := b.MustRun(run); !row.Cancel {
 		t.Fatal("the cancel is not in the row")
+	}
+}
+
+// What fails because of what others do in the same transaction fails only if that is stored.
+func testAFailureIsOfWhatIsStored(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	first, known := errors.New("somebody was faster"), errors.New("it is cancelled already")
+	for try, together := 0, false; !together; try++ {
+		if try == 1000 {
+			t.Fatal("they never met in one transaction")
+		}
+		run, busy, release := b.MustCreate(), make(chan struct{}), make(chan struct{})
+		var all sync.WaitGroup
+		all.Go(func() { // while this one is written the others gather
+			_ = b.Write(t.Context(), run, func(flow.Tx) ([]flow.Draft, error) { close(busy); <-release; return nil, nil })
+		})
+		<-busy
+		times := 0
+		all.Go(func() {
+			if err := b.Write(t.Context(), run, func(flow.Tx) ([]flow.Draft, error) {
+				if times++; times > 1 {
+					return nil, first
+				}
+				return []flow.Draft{{Kind: "run.cancel_requested"}}, nil
+			}); times > 1 && err != first {
+				t.Errorf("the first: %v", err)
+			}
+		})
+		all.Go(func() {
+			err := b.Write(t.Context(), run, func(tx flow.Tx) ([]flow.Draft, error) {
+				if tx.Row().Cancel {
+					return nil, known
+				}
+				return nil, nil
+			})
+			if stored := b.MustRun(run).Cancel; err != nil && !stored {
+				t.Errorf("it fails for what was never stored: %v", err)
+			}
+		})
+		close(release)
+		all.Wait()
+		together = times > 1
 	}
 }

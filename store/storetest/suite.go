@@ -23,6 +23,7 @@ func Rules(t *testing.T, place Place) {
 		{"ForeignInterruptionReleases", testForeignInterruptionReleases},
 		{"HeartbeatRenewsOwnLeases", testHeartbeatRenewsOwnLeases},
 		{"WriteReturnsTheErrorOfItsFunction", testWriteReturnsTheErrorOfItsFunction},
+		{"AFailureIsOfWhatIsStored", testAFailureIsOfWhatIsStored},
 		{"OneOfFiftyDecisionsIsStored", testOneOfFiftyDecisionsIsStored},
 		{"LateClosingsAreLeftOut", testLateClosingsAreLeftOut},
 		{"GateRowsAreWhatTheRecordsSay", testGateRowsAreWhatTheRecordsSay},

@@ -38,14 +38,6 @@ var watching = []bug{
 		suites: []suite{tests("web", "TestAReaderBehindTheFeedIsNotAttached|TestADeafFollowerMissesNothing")},
 	},
 	{
-		id: "joined-batch", guarantee: 5, says: costsNothing,
-		slip:   "gives a reader the batch of another who has come further",
-		file:   "web/feed.go",
-		old:    "b == nil || b.from != p.next || b.to != end || b.first <= p.seq {",
-		new:    "b == nil || b.to != end || b.first <= p.seq {",
-		suites: []suite{tests("web", "TestADeafFollowerMissesNothing|TestACrowdOfFollowers")},
-	},
-	{
 		id: "one-page-is-all", guarantee: 5, says: costsNothing,
 		slip:   "takes the first page of a long run for all of its records",
 		file:   "store/record.go",

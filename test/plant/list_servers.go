@@ -1,0 +1,134 @@
+package main
+
+const (
+	goesOn      = "A child run that a server drives by itself goes on as every run does."
+	parentGoes  = "When it has ended its parent goes on."
+	asFrozen    = "A server drives what it can do as the run has frozen it, and leaves the rest to others."
+	oneMessage  = "A user has one message at a time, whichever server takes it"
+	oneRun      = "The same `Idempotency-Key` with the same body finds the run that it has made"
+	firstCome   = "Who comes later does not pass those of the same user who wait."
+	scalePage   = "scale.md"
+	httpPage    = "http.md"
+	familyTests = "TestAChildDrivenByItselfOutlivesItsServer|TestAParentGoesOnWhenItsChildHasEnded|TestAChildThatEndsBeforeItsParentRests"
+	ableTests   = "TestAServerLeavesWhatItCannotDoAsItWasMade|TestAServerTakesWhatItCanDo|TestAnUpgradeLosesNoRun"
+)
+
+// Bugs against what several servers over one store promise.
+var serversBugs = []bug{
+	{
+		id: "feed-attaches-who-is-ahead", guarantee: 5, says: costsNothing,
+		slip:   "begins at the end of the feed with a follower who was told more than the feed has read",
+		file:   "web/feed.go",
+		old:    "\tif !p.attached && p.seq > f.last {\n\t\treturn nil, false, f.over, f.more\n\t}\n",
+		new:    "\tif !p.attached && p.seq > f.last {\n\t\tp.next, p.attached = end, true\n\t}\n",
+		suites: []suite{tests("web", "TestFollowersMissNothing|TestAFollowerAheadTakesNothingFromTheOthers")},
+	},
+	{
+		id: "feed-batch-for-one", guarantee: 5, says: costsNothing,
+		slip: "leaves out of a batch what the follower who asks has had, and gives it to the others",
+		file: "web/feed.go",
+		old: "\tif !p.attached && p.seq > f.last {\n\t\treturn nil, false, f.over, f.more\n\t}\n\tif !p.attached && !f.attach(p, end) {\n\t\treturn nil, true, f.over, nil\n\t}\n" +
+			"\tif p.next == end {\n\t\treturn nil, false, f.over, f.more\n\t}\n" +
+			"\tif b := f.joined; b == nil || b.from != p.next || b.to != end {\n\t\tf.joined = &batch{from: p.next, to: end}\n\t\tfor _, e := range f.frames[p.next-f.first:] {\n\t\t\tf.joined.add(e)\n\t\t}\n\t}\n",
+		new: "\tif !p.attached && p.seq > f.last {\n\t\tp.next, p.attached = end, true\n\t}\n\tif !p.attached && !f.attach(p, end) {\n\t\treturn nil, true, f.over, nil\n\t}\n" +
+			"\tif p.next == end {\n\t\treturn nil, false, f.over, f.more\n\t}\n" +
+			"\tif b := f.joined; b == nil || b.from != p.next || b.to != end {\n\t\tf.joined = &batch{from: p.next, to: end}\n\t\tfor _, e := range f.frames[p.next-f.first:] {\n\t\t\tif e.seq == 0 || e.seq > p.seq {\n\t\t\t\tf.joined.add(e)\n\t\t\t}\n\t\t}\n\t}\n",
+		suites: []suite{tests("web", "TestFollowersMissNothing")},
+	},
+	{
+		id: "joined-batch", guarantee: 5, says: costsNothing,
+		slip:   "gives a reader the batch of another who has come further",
+		file:   "web/feed.go",
+		old:    "b == nil || b.from != p.next || b.to != end {",
+		new:    "b == nil || b.to != end {",
+		suites: []suite{tests("web", "TestFollowersMissNothing")},
+	},
+	{
+		id: "child-left-interrupted", page: scalePage, says: goesOn,
+		slip:   "takes every child for one that goes on with its parent",
+		file:   "runner/watch.go",
+		old:    "return err == nil && !(child && r.willGoOn(ctx, parent)), err",
+		new:    "_ = parent\n\treturn err == nil && !child, err",
+		suites: []suite{tests("runner", familyTests)},
+	},
+	{
+		id: "child-not-handed-over", page: scalePage, says: goesOn,
+		slip:   "hands over only what nothing has dispatched",
+		file:   "runner/watch.go",
+		old:    "\tif err == nil && r.enqueueAgain(ctx, row, l.who) == nil {",
+		new:    "\tif _, child, _ := r.parentOf(ctx, l.run); child || err == nil && r.enqueueAgain(ctx, row, l.who) == nil {",
+		suites: []suite{tests("runner", familyTests)},
+	},
+	{
+		id: "parent-not-woken", page: scalePage, says: parentGoes,
+		slip:   "leaves the parent of a child that has ended to whoever looks next, which nobody does in a folder",
+		file:   "runner/drive.go",
+		old:    "\tcase a.driven.State.Terminal():\n\t\tr.wake(run)\n",
+		new:    "\tcase a.driven.State.Terminal():\n",
+		suites: []suite{tests("runner", familyTests)},
+	},
+	{
+		id: "parent-strays", page: scalePage, says: parentGoes,
+		slip:   "looks for parents that came to rest after their child had ended",
+		file:   "store/queue.go",
+		old:    "p.updated < c.ended",
+		new:    "p.updated > c.ended",
+		suites: []suite{tests("runner", familyTests)},
+	},
+	{
+		id: "parent-rests-late", page: scalePage, says: parentGoes,
+		slip:   "forgets which children a drive has stopped to look at",
+		file:   "runner/dispatch.go",
+		old:    "\t\ta.waits = append(a.waits, child)\n",
+		new:    "",
+		suites: []suite{tests("runner", familyTests)},
+	},
+	{
+		id: "takes-what-it-cannot", page: scalePage, says: asFrozen,
+		slip:   "takes whatever is next in the queue",
+		file:   "runner/pool.go",
+		old:    "\t\treturn r.lacks(p.shared())\n",
+		new:    "\t\treturn \"\"\n",
+		suites: []suite{tests("runner", ableTests)},
+	},
+	{
+		id: "resumes-what-it-cannot", page: scalePage, says: asFrozen,
+		slip:   "looks at the machine that a run is tied to alone before it drives it",
+		file:   "runner/tie.go",
+		old:    "if why := r.lacks(p.shared()); why != \"\" {",
+		new:    "if why := r.lacks(p.shared()); why != \"\" && row.Host != \"\" {",
+		suites: []suite{tests("runner", ableTests)},
+	},
+	{
+		id: "call-refused-for-good", page: scalePage, says: asFrozen,
+		slip:   "has a call refused that this machine alone refuses",
+		file:   "runner/able.go",
+		old:    "\t\tif why == \"\" || !env.r.pooled() {",
+		new:    "\t\tif true {",
+		suites: []suite{tests("runner", ableTests)},
+	},
+	{
+		id: "message-per-server", page: httpPage, says: oneMessage,
+		slip:   "looks for the message before without waiting for one that is being made",
+		file:   "store/run.go",
+		old:    "\tif run.Alone == \"\" {",
+		new:    "\tif run.Alone == \"\" || len(run.Labels) > 0 {",
+		suites: []suite{tests("runner", "TestOneMessageAtATimeOverSeveralServers")},
+	},
+	{
+		id: "fails-for-what-was-undone", page: httpPage, says: oneRun,
+		slip:   "believes what an operation failed for, although its transaction was undone",
+		file:   "store/writer.go",
+		old:    "\t\t\tw.settleDoubts(batch)\n",
+		new:    "",
+		suites: []suite{rules("AFailureIsOfWhatIsStored")},
+	},
+	{
+		id: "later-run-passes", page: scalePage, says: firstCome,
+		slip:   "takes a free place before it looks at the queue",
+		file:   "runner/pool.go",
+		old:    "\t\tif before == 0 {",
+		new:    "\t\tif before >= 0 {",
+		suites: []suite{tests("runner", "TestALaterRunPassesNoEarlierOne")},
+	},
+}
