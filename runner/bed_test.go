@@ -75,6 +75,11 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
+// beside is another runner over the same store, in the same workspace.
+func (b *bed) beside(config runner.Config) *bed {
+	return &bed{Runner: runner.New(config), t: b.t, dir: b.dir, store: b.store, dead: b.dead, forged: b.forged, checked: b.checked}
+}
+
 // allConform verifies every run that the test has made, whatever it was about.
 func (b *bed) allConform() {
 	rows, err := b.store.Runs(cli(), flow.Query{})

@@ -106,9 +106,7 @@ func TestAParentGoesOnWhenItsChildHasEnded(t *testing.T) {
 			var a *server
 			if by == "the daemon of a folder" {
 				config.Origin = tipstaff.OriginDaemon
-				alone := *p.bed
-				alone.Runner = runner.New(config)
-				a = &server{bed: &alone}
+				a = &server{bed: p.beside(config)}
 			} else {
 				a = p.server("a", 4)
 			}

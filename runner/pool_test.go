@@ -389,8 +389,7 @@ func TestALaterRunPassesNoEarlierOne(t *testing.T) {
 	config := a.Config // of a server that has a place, and has not looked at the queue yet
 	config.MaxDriving = 1
 	config.Self = func(kind, launch string) flow.Owner { return flow.Owner{Kind: kind, Host: "b", Pid: 1, Launch: launch} }
-	b := *a.bed
-	b.Runner = runner.New(config)
+	b := a.beside(config)
 	later := b.hanging("alice")
 	for run, place := range map[tipstaff.ID]int{earlier: 1, later: 2} {
 		if got := a.get(run); got.Status != tipstaff.StatusQueued || got.Queued == nil || got.Queued.Place != place {
