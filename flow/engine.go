@@ -110,6 +110,9 @@ type drive struct {
 	// dry: there are records, and the flow has not yet asked for all of them. Until it has,
 	// nothing is done that they do not answer.
 	dry bool
+	// inherited is what a fork has of its source. It may do something new before it asks for
+	// that, as a follow-up does that makes a worktree of its own; until it ends it must.
+	inherited map[emitKey]bool
 	// running counts the branches that are neither blocked nor ended. The root is one of
 	// them from before the first segment until after the last: between two of them nothing
 	// can find the drive at rest, and park what is just beginning.
@@ -198,6 +201,12 @@ func (d *drive) begin(h History) error {
 		d.ending = cut
 	}
 	d.dry = d.mode == performing && !p.isEmpty()
+	if len(h.Base) > 0 {
+		d.inherited = map[emitKey]bool{}
+	}
+	for _, r := range h.Base {
+		d.inherited[emitKey{r.Path, r.N}] = true
+	}
 	return nil
 }
 
@@ -237,8 +246,8 @@ func (d *drive) segments() Outcome {
 func (d *drive) checkFit(b *branch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.dry && (d.ending == notEnding && !b.parked || d.ending == cut) {
-		d.fit()
+	if d.mode == performing && (d.dry || d.inherited != nil) && (d.ending == notEnding && !b.parked || d.ending == cut) {
+		d.fit(nil)
 	}
 }
 
@@ -523,7 +532,7 @@ func (d *drive) openSegment(next Segment, wasCut bool) error {
 	p.ledger.used.add(old.ledger.used)
 	p.state, p.last, p.warned, p.latest = next.State, old.last, old.warned, old.latest
 	p.wall = old.wall
-	d.past, d.places = p, map[string]*place{}
+	d.past, d.places, d.inherited = p, map[string]*place{}, nil
 	d.job.Root, d.job.Limits, d.job.Deadline = next.Root, next.Limits, next.Deadline
 	d.segment++
 	return nil
