@@ -111,7 +111,7 @@ type drive struct {
 	// nothing is done that they do not answer.
 	dry bool
 	// inherited is what a fork has of its source. It may do something new before it asks for
-	// that, as a follow-up does that makes a worktree of its own; until it ends it must.
+	// that, as a follow-up does that makes a worktree of its own; until it completes it must.
 	inherited map[emitKey]bool
 	// running counts the branches that are neither blocked nor ended. The root is one of
 	// them from before the first segment until after the last: between two of them nothing
@@ -222,7 +222,7 @@ func (d *drive) run() Outcome {
 func (d *drive) segments() Outcome {
 	for {
 		value, b, err := d.enterFlow()
-		d.checkFit(b)
+		d.checkFit(b, err)
 		var next *continued
 		switch asked := errors.As(err, &next); {
 		case (asked || b.parked) && d.isCut():
@@ -242,12 +242,17 @@ func (d *drive) segments() Outcome {
 }
 
 // checkFit is for a flow that has come to its end, or to that of its segment, without
-// anything new to do: it must have asked for all that is recorded.
-func (d *drive) checkFit(b *branch) {
+// anything new to do: it must have asked for all that is recorded. A fork that failed may
+// have done so before it came to what it inherits.
+func (d *drive) checkFit(b *branch, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.mode == performing && (d.dry || d.inherited != nil) && (d.ending == notEnding && !b.parked || d.ending == cut) {
-		d.fit(nil)
+		later := d.inherited
+		if err == nil {
+			later = nil
+		}
+		d.fit(later)
 	}
 }
 

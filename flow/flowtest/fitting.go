@@ -171,7 +171,7 @@ func otherLimit(t *testing.T, open opener) {
 }
 
 // newBeforeInherited: a follow-up makes a worktree of its own, and then takes over what its
-// source has done. What it has not taken over when it ends does not fit.
+// source has done. What it has not taken over when it completes does not fit.
 func newBeforeInherited(t *testing.T, open opener) {
 	bed := open(t)
 	a, own, gate := calling(call(flow.Once, "a", 1)), calling(call(flow.Once, "new", 1)), asking(question("g"))
@@ -196,6 +196,12 @@ func newBeforeInherited(t *testing.T, open opener) {
 		if n := r.world.Count("root/a"); n != 0 {
 			t.Errorf("what it inherits was performed %d times", n)
 		}
+	}
+	r := newRun(t, bed, steps(own, a, gate))
+	r.base = &base{records: past}
+	r.world.Answer("root/new", failing("broken"))
+	if out := r.want(flow.Failed); coded(out.Err) != "broken" { // before it came to what it inherits
+		t.Errorf("ended with %v", out.Err)
 	}
 }
 
