@@ -110,6 +110,9 @@ type drive struct {
 	// dry: there are records, and the flow has not yet asked for all of them. Until it has,
 	// nothing is done that they do not answer.
 	dry bool
+	// inherited is what a fork has of its source. It may do something new before it asks for
+	// that, as a follow-up does that makes a worktree of its own; until it completes it must.
+	inherited map[emitKey]bool
 	// running counts the branches that are neither blocked nor ended. The root is one of
 	// them from before the first segment until after the last: between two of them nothing
 	// can find the drive at rest, and park what is just beginning.
@@ -199,6 +202,12 @@ func (d *drive) begin(h History) error {
 		d.ending = cut
 	}
 	d.dry = d.mode == performing && !p.isEmpty()
+	if len(h.Base) > 0 {
+		d.inherited = map[emitKey]bool{}
+	}
+	for _, r := range h.Base {
+		d.inherited[emitKey{r.Path, r.N}] = true
+	}
 	return nil
 }
 
@@ -214,7 +223,7 @@ func (d *drive) run() Outcome {
 func (d *drive) segments() Outcome {
 	for {
 		value, b, err := d.enterFlow()
-		d.checkFit(b)
+		d.checkFit(b, err)
 		var next *continued
 		switch asked := errors.As(err, &next); {
 		case (asked || b.parked) && d.isCut():
@@ -234,12 +243,17 @@ func (d *drive) segments() Outcome {
 }
 
 // checkFit is for a flow that has come to its end, or to that of its segment, without
-// anything new to do: it must have asked for all that is recorded.
-func (d *drive) checkFit(b *branch) {
+// anything new to do: it must have asked for all that is recorded. A fork that failed may
+// have done so before it came to what it inherits.
+func (d *drive) checkFit(b *branch, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.dry && (d.ending == notEnding && !b.parked || d.ending == cut) {
-		d.fit()
+	if d.mode == performing && (d.dry || d.inherited != nil) && (d.ending == notEnding && !b.parked || d.ending == cut) {
+		later := d.inherited
+		if err == nil {
+			later = nil
+		}
+		d.fit(later)
 	}
 }
 
@@ -525,7 +539,7 @@ func (d *drive) openSegment(next Segment, wasCut bool) error {
 	p.ledger.held.add(old.ledger.held)
 	p.state, p.last, p.warned, p.latest = next.State, old.last, old.warned, old.latest
 	p.wall = old.wall
-	d.past, d.places = p, map[string]*place{}
+	d.past, d.places, d.inherited = p, map[string]*place{}, nil
 	d.job.Root, d.job.Limits, d.job.Deadline = next.Root, next.Limits, next.Deadline
 	d.segment++
 	return nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -186,9 +187,11 @@ func (d *drive) hold(s *scope, asks func() NonDeterminism) {
 }
 
 // fit lets the branches that are held go on, if the flow has asked for all that is
-// recorded. Called with mu held, when nothing can move on without doing something new.
-func (d *drive) fit() {
+// recorded but what may be asked for later. Called with mu held, when nothing can move on
+// without doing something new.
+func (d *drive) fit(later map[emitKey]bool) {
 	left := d.unasked()
+	maps.DeleteFunc(left, func(at emitKey, _ string) bool { return later[at] })
 	switch {
 	case len(left) == 0:
 		d.dry = false

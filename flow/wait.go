@@ -240,7 +240,7 @@ func (d *drive) idle() {
 	d.parkTurn++
 	switch {
 	case d.dry:
-		d.fit()
+		d.fit(d.inherited)
 	case !d.hopes():
 		go d.tryPark(d.parkTurn)
 	case d.job.Linger >= 0 || d.job.Hopeless != nil && d.job.Hopeless(d.parkingNow().Gates):

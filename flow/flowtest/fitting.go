@@ -19,6 +19,7 @@ func fitting(t *testing.T, open opener) {
 	t.Run("a step that was removed before a Continue is found", func(t *testing.T) { removedBeforeContinue(t, open) })
 	t.Run("a step that was added fits", func(t *testing.T) { added(t, open) })
 	t.Run("a group with another limit fits", func(t *testing.T) { otherLimit(t, open) })
+	t.Run("a fork that does something new before what it inherits fits", func(t *testing.T) { newBeforeInherited(t, open) })
 	t.Run("what was said and not stored is said again", func(t *testing.T) { saidAgain(t, open) })
 	t.Run("what uses a Context beside one of its methods is misuse", func(t *testing.T) { besideMethods(t, open) })
 }
@@ -166,6 +167,41 @@ func otherLimit(t *testing.T, open opener) {
 		if n := r.world.Count(path); n != 1 {
 			t.Errorf("%s was performed %d times", path, n)
 		}
+	}
+}
+
+// newBeforeInherited: a follow-up makes a worktree of its own, and then takes over what its
+// source has done. What it has not taken over when it completes does not fit.
+func newBeforeInherited(t *testing.T, open opener) {
+	bed := open(t)
+	a, own, gate := calling(call(flow.Once, "a", 1)), calling(call(flow.Once, "new", 1)), asking(question("g"))
+	source := newRun(t, bed, steps(a, gate))
+	source.want(flow.ParkedRun)
+	past := source.journal()
+	for _, fits := range []bool{true, false} {
+		r := newRun(t, bed, steps(own, a, gate))
+		if !fits {
+			r.job.Flow = steps(own, gate)
+		}
+		r.base = &base{records: past}
+		r.want(flow.ParkedRun)
+		r.answerAll()
+		if !fits {
+			if out := r.want(flow.Interrupted); out.Reason != "replay_mismatch" {
+				t.Errorf("interrupted with %q, %v", out.Reason, out.Err)
+			}
+			continue
+		}
+		r.agree(r.want(flow.Completed))
+		if n := r.world.Count("root/a"); n != 0 {
+			t.Errorf("what it inherits was performed %d times", n)
+		}
+	}
+	r := newRun(t, bed, steps(own, a, gate))
+	r.base = &base{records: past}
+	r.world.Answer("root/new", failing("broken"))
+	if out := r.want(flow.Failed); coded(out.Err) != "broken" { // before it came to what it inherits
+		t.Errorf("ended with %v", out.Err)
 	}
 }
 

@@ -21,8 +21,8 @@ var engineBugs = []bug{
 		id: "removed-at-the-end", guarantee: 1, says: changedProgramsDoNothing,
 		slip:   "looks for what is left when branches are held, and forgets flows that come to their end without one",
 		file:   "flow/engine.go",
-		old:    "\tif d.dry && (d.ending == notEnding && !b.parked || d.ending == cut) {",
-		new:    "\tif d.dry && d.ending == cut {",
+		old:    "(d.dry || d.inherited != nil) && (d.ending == notEnding && !b.parked || d.ending == cut) {",
+		new:    "(d.dry || d.inherited != nil) && d.ending == cut {",
 		suites: []suite{themes("fitting"), simulated()},
 	},
 	{
@@ -32,6 +32,14 @@ var engineBugs = []bug{
 		old:    "\tcase d.startBegun(left):\n",
 		new:    "",
 		suites: []suite{themes("fitting")},
+	},
+	{
+		id: "forks-ask-first", guarantee: 1, says: fittingIsNeverRefused,
+		slip:   "wants a fork to ask for all that it inherits before it does anything new",
+		file:   "flow/wait.go",
+		old:    "\t\td.fit(d.inherited)",
+		new:    "\t\td.fit(nil)",
+		suites: []suite{themes("fitting"), script("followup")},
 	},
 	{
 		id: "held-for-ever", guarantee: 1, says: fittingIsNeverRefused,
