@@ -2,8 +2,9 @@
 // edits drafts of pipelines. make.sh makes runs with it. The address and the token of the
 // server are those of TIPSTAFF_ADDRESS and TIPSTAFF_TOKEN.
 //
-//	client host ID AGENT EFFECT [ANSWER]    serves an agent: prints the id of each call and,
-//	                                        with an answer, reserves what it uses and answers
+//	client host ID AGENT EFFECT [ANSWER [N]] serves an agent: prints the id of each call and,
+//	                                        with an answer, reserves what it uses and answers;
+//	                                        with N its first call fails, with so many bytes of text
 //	client bring ID AGENT EFFECT CALL JSON  registers as such a host and brings a result
 //	client METHOD JSON                      calls a method of CoreService and prints each answer
 package main
@@ -12,6 +13,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -38,7 +41,7 @@ func run(args []string) error {
 	ctx := metadata.AppendToOutgoingContext(context.Background(), "authorization", "Bearer "+os.Getenv("TIPSTAFF_TOKEN"))
 	core := pb.NewCoreServiceClient(conn)
 	switch {
-	case len(args) >= 4 && len(args) <= 5 && args[0] == "host":
+	case len(args) >= 4 && len(args) <= 6 && args[0] == "host":
 		return host(ctx, core, args[1:4], args[4:])
 	case len(args) == 6 && args[0] == "bring":
 		return bring(ctx, core, args[1:4], args[4], args[5])
@@ -66,6 +69,12 @@ func host(ctx context.Context, core pb.CoreServiceClient, as, answer []string) e
 	if err != nil {
 		return err
 	}
+	text := 0
+	if len(answer) == 2 {
+		if text, err = strconv.Atoi(answer[1]); err != nil {
+			return err
+		}
+	}
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -75,7 +84,12 @@ func host(ctx context.Context, core pb.CoreServiceClient, as, answer []string) e
 		switch m := m.Message.(type) {
 		case *pb.ServerMessage_Call:
 			fmt.Println(m.Call.CallId)
-			if len(answer) > 0 {
+			switch {
+			case text > 0:
+				reply = &pb.HostMessage{Message: &pb.HostMessage_Result{Result: &pb.Result{CallId: m.Call.CallId,
+					Error: &pb.AgentError{Code: "broken", Message: strings.Repeat("It does not work. ", text/18), Retryable: true}}}}
+				text = 0
+			case len(answer) > 0:
 				reply = &pb.HostMessage{Message: &pb.HostMessage_Reserve{Reserve: &pb.Reserve{CallId: m.Call.CallId, LlmCalls: 1, Tokens: tokens}}}
 			}
 		case *pb.ServerMessage_Grant:
