@@ -20,6 +20,7 @@ import (
 // active is a run that this process drives.
 type active struct {
 	launch string
+	child  bool            // another run has dispatched it
 	shared bool            // any server may drive it on, when it is time to
 	leased bool            // its lease was seen to be this process's; guarded by the runner
 	ctx    context.Context // of the drive; stop ends it
@@ -38,15 +39,15 @@ const linger = 10 * time.Minute
 
 // begin drives a run in this process until it ends, parks or is stopped.
 func (r *Runner) begin(run string, p program, who person) (*active, error) {
-	stop, parent := r.Stop, p.shared().draft.Parent
-	child := parent != nil && parent.Relation == relationDispatch
+	stop, child := r.Stop, p.shared().dispatched()
 	if child { // it is broken off with its parent
-		stop = r.stopOf(parent.Run)
+		stop = r.stopOf(p.shared().draft.Parent.Run)
 	}
 	a, err := r.enter(stop, run, who)
 	if err != nil {
 		return nil, err
 	}
+	a.child = child
 	var own *turn
 	// A child has the turn of its parent, which waits for it: two places for one could
 	// leave none for anybody. What only comes to its end needs none.
@@ -74,7 +75,7 @@ func (r *Runner) beginWith(own *turn, run string, p program, who person) (*activ
 		own.leave()
 		return nil, err
 	}
-	a.shared = true
+	a.shared, a.child = true, p.shared().dispatched()
 	go func() {
 		a.driven = r.drive(run, p, a, who)
 		a.mu.Lock()
@@ -132,7 +133,7 @@ func (r *Runner) left(run string, a *active) {
 	close(a.done)
 	r.hasParked() // or ended
 	switch {
-	case a.driven.State.Terminal():
+	case a.driven.State.Terminal() && a.child:
 		r.wake(run)
 	case a.driven.Outcome == string(flow.ParkedRun):
 		a.mu.Lock()

@@ -80,6 +80,11 @@ type common struct {
 	performers performers
 }
 
+// dispatched reports whether another run has started this one as a part of itself.
+func (c *common) dispatched() bool {
+	return c.draft.Parent != nil && c.draft.Parent.Relation == relationDispatch
+}
+
 func (c *common) shared() *common                       { return c }
 func (c *common) continues() bool                       { return true }
 func (c *common) count(*account, *evidence)             {}

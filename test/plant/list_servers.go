@@ -63,8 +63,8 @@ var serversBugs = []bug{
 		id: "parent-not-woken", page: scalePage, says: parentGoes,
 		slip:   "leaves the parent of a child that has ended to whoever looks next, which nobody does in a folder",
 		file:   "runner/drive.go",
-		old:    "\tcase a.driven.State.Terminal():\n\t\tr.wake(run)\n",
-		new:    "\tcase a.driven.State.Terminal():\n",
+		old:    "\tcase a.driven.State.Terminal() && a.child:\n\t\tr.wake(run)\n",
+		new:    "\tcase a.driven.State.Terminal() && a.child:\n",
 		suites: []suite{tests("runner", familyTests)},
 	},
 	{
