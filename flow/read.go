@@ -45,6 +45,8 @@ func (b *Effect) member(name, value []byte) (ok bool) {
 		return plainNumber(value, b.Ms)
 	case "use":
 		return plainUse(value, &b.Use)
+	case "held":
+		return plainUse(value, &b.Held)
 	case "wanted":
 		return plainUse(value, &b.Wanted)
 	case "by":
@@ -65,6 +67,8 @@ func (e *Error) member(name, value []byte) (ok bool) {
 		return plainText(value, &e.Message)
 	case "bound":
 		return plainText(value, &e.Bound)
+	case "whole":
+		return plainText(value, &e.Whole)
 	case "retry":
 		e.Retry = string(value) == "true"
 		return e.Retry
