@@ -19,13 +19,21 @@ const (
 
 // BoundOf names the bound that a gate asks to extend; "": it asks about none.
 func BoundOf(g Gate) string {
+	bound, _ := wantedOf(g)
+	return bound
+}
+
+// wantedOf is the bound that a gate asks to extend, and how much of it is wanted, which is
+// enough in any case; 0: the gate does not say.
+func wantedOf(g Gate) (bound string, n int64) {
 	var s struct {
-		Bound string `json:"bound"`
+		Bound  string           `json:"bound"`
+		Wanted map[string]int64 `json:"wanted"`
 	}
 	if g.Kind != Bound || json.Unmarshal(g.Subject, &s) != nil {
-		return ""
+		return "", 0
 	}
-	return s.Bound
+	return s.Bound, s.Wanted[s.Bound]
 }
 
 // FullAnswer is an answer in the form in which it is recorded. A bound is extended by an

@@ -28,7 +28,11 @@ func AsksForText(g Gate) bool {
 func AnswerForm(g Gate, action string) string {
 	switch {
 	case action == actionExtend:
-		form := AmountForm(BoundOf(g))
+		bound, wanted := wantedOf(g)
+		if wanted > 0 {
+			return FormatBound(bound, wanted)
+		}
+		form := AmountForm(bound)
 		return form[strings.LastIndexByte(form, ' ')+1:]
 	case action == "modify":
 		return `{"KEY":"VALUE"}`

@@ -211,6 +211,7 @@ func TestFormsOfAnswersAtGatesOfStages(t *testing.T) {
 		{stageGate(tipstaff.Bound, `{"stage":"a","bound":"iterations"}`), "extend", "5"},
 		{stageGate(tipstaff.Bound, `{"stage":"a","bound":"cost_usd"}`), "extend", "0.50"},
 		{stageGate(tipstaff.Bound, `{"bound":"wall_time"}`), "extend", "10m"},
+		{stageGate(tipstaff.Bound, `{"bound":"cost_usd","wanted":{"agent_hops":1,"cost_usd":2000000000}}`), "extend", "2.00"}, // less would not do
 	} {
 		equal(t, c.action, tipstaff.AnswerForm(c.gate, c.action), c.want)
 	}
