@@ -390,6 +390,10 @@ func TestSweepAfterTheReaperWasKilled(t *testing.T) {
 func killBoth(t *testing.T, cmd *exec.Cmd, s started) {
 	t.Helper()
 	_ = cmd.Process.Signal(syscall.SIGSTOP) // so that it does not notice
+	var stopped syscall.WaitStatus
+	if _, err := syscall.Wait4(cmd.Process.Pid, &stopped, syscall.WUNTRACED, nil); err != nil || !stopped.Stopped() {
+		t.Fatalf("it was to stop: %v, %v", stopped, err)
+	}
 	_ = syscall.Kill(s.Reaper, syscall.SIGKILL)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
