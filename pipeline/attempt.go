@@ -55,7 +55,7 @@ func (x *executor) attempt(fc flow.Context, v *visit) error {
 	} else if errors.As(err, &refused) && isBound(refused) {
 		v.refused = refused
 	}
-	v.failure = asStageError(err)
+	v.failure = x.failureOf(err)
 	if v.again(result) {
 		v.delay = v.backoff()
 		fc.Emit(flow.Event{Kind: string(tipstaff.KindStageRetrying), Body: tipstaff.StageRetrying{Stage: v.agent.Name, Visit: v.n,
@@ -286,7 +286,18 @@ func (v *visit) add(r Result, err error) {
 	v.calls += max(u.LLMCalls, 0)
 }
 
-// asStageError is the failure of an attempt; nil: it has not failed.
+// failureOf is the failure of an attempt, with a text that is not too long; nil: it has not
+// failed. What calls say was cut when it was recorded; the program itself may say more.
+func (x *executor) failureOf(err error) *StageError {
+	e := asStageError(err)
+	if e == nil || x.state.Uncut || len(e.Message) <= flow.MostMessage {
+		return e
+	}
+	cut := *e
+	cut.Message = flow.CutText(e.Message, "")
+	return &cut
+}
+
 func asStageError(err error) *StageError {
 	var own *StageError
 	var called *flow.Error

@@ -28,6 +28,7 @@ type bed struct {
 	in    Input
 	rolls []Rollback
 	forks int
+	uncut bool
 	lower flow.Use // limits of the ledger alone
 	world *world
 	jobs  func(*flow.Job) // changes each job; nil: as it is
@@ -62,7 +63,7 @@ func (b *bed) job() flow.Job {
 				}
 				b.conts++
 			}
-			s.Rollbacks = slices.Clone(b.rolls)
+			s.Rollbacks, s.Uncut = slices.Clone(b.rolls), b.uncut
 			b.env, b.err = s.Envelope, Execute(fc, b.p, &s, b.world.perform)
 			if b.err != nil {
 				return nil, b.err

@@ -53,6 +53,8 @@ type State struct {
 	// its fields, and bounds were called as documents have them. Such a run is checked,
 	// and says what it says, as it was then.
 	Earlier bool
+	// Uncut is for runs from before the texts of errors were cut.
+	Uncut bool
 
 	continued *pending // what a continued run carries; nil: the run begins
 }

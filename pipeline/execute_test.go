@@ -433,3 +433,24 @@ func TestAllowanceSpeaksInEndings(t *testing.T) {
 		}
 	}
 }
+
+// The text of a failure that the program itself makes is cut, too, in every record and in the
+// Envelope; in runs from before it stands as it is.
+func TestFailuresOfManyWordsAreCut(t *testing.T) {
+	text := strings.Repeat("It broke. ", 1000)
+	for uncut, most := range map[bool]int{false: flow.MostMessage, true: len(text)} {
+		b := newBed(t, "name: long\nagents:\n  - {name: a, stage_order: 1, error_next: b, max_retries: 1, retry_delay_ms: 1, effect: idempotent, remote: {}}\n  - {name: b, stage_order: 2, remote: {}}\n")
+		b.world.by = map[string]deed{"a": {err: &StageError{Code: "broken", Message: text, Retryable: true}}}
+		b.uncut = uncut
+		if out := b.take(t); out.Status != flow.Completed {
+			t.Fatalf("it ended %s, %v", out.Status, out.Err)
+		}
+		longest := 0
+		for _, r := range b.all() {
+			longest = max(longest, len(r.Body))
+		}
+		if longest < most || longest > most+1000 {
+			t.Errorf("uncut %t: the longest record has %d bytes, want some %d", uncut, longest, most)
+		}
+	}
+}

@@ -219,7 +219,7 @@ func openPipeline(ctx context.Context, src source, c *common, text pipelineText)
 	if err != nil {
 		return nil, err
 	}
-	p.state.Earlier = c.draft.Rules < rulesKept
+	p.state.Earlier, p.state.Uncut = c.draft.Rules < rulesKept, c.draft.Rules < rulesHeld
 	p.state.Rollbacks, err = rollbacks(ctx, src, &c.draft, c.segment.since)
 	return p, err
 }

@@ -128,7 +128,8 @@ const (
 	// charged for it. Models that draft are asked for a draft. Whoever gives the result of a
 	// remote stage gives its output alone, and a stage that asks need not have its own yet.
 	rulesKept = 2
-	// rulesHeld: the money that a lost attempt had reserved is held, and not spent.
+	// rulesHeld: the money that a lost attempt had reserved is held, and not spent. The text
+	// of a stage's failure is cut.
 	rulesHeld = tipstaff.RulesHeld
 
 	rulesNow = rulesHeld

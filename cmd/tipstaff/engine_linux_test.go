@@ -159,6 +159,52 @@ func TestAnEngineDrivesOnAfterADecision(t *testing.T) {
 	}
 }
 
+const childWork = `-- parent.yaml --
+kind: plan
+version: 1
+root: {id: sub, kind: sub_dispatch, skill: "skill://child@1.0.0", accept: auto}
+-- skills/child/SKILL.md --
+---
+name: child
+description: A child that sleeps.
+---
+Sleep.
+-- skills/child/skill.yaml --
+id: child
+version: 1.0.0
+verbs: [build]
+tools: ["mcp://builtin/write_file@1.0.0", "mcp://builtin/sleep@1.0.0"]
+sub_skills: none
+-- skills/child/plan.yaml --
+kind: plan
+version: 1
+skill: skill://child@1.0.0
+root:
+  kind: sequential
+  children:
+    - {id: ok, kind: gate, question: "Go?"}
+    - {id: begun, kind: tool_call, tool: "mcp://builtin/write_file@1.0.0", args: {path: begun, content: x}}
+    - {id: nap, kind: tool_call, tool: "mcp://builtin/sleep@1.0.0", args: {duration: 8s}}
+`
+
+// A child that is driven by itself goes on elsewhere, and its parent when it has ended.
+func TestAnEngineDrivesAChildOfAKilledServerElsewhere(t *testing.T) {
+	t.Parallel()
+	w := engineWorkspace(t)
+	w.Unpack(childWork)
+	first := w.server()
+	parent := w.show(runID(t, w.Must(4, "run", "parent.yaml", "--allow-sub-dispatch", "--unattended", "--json")))
+	child := parent.Lineage.Children[0]
+	w.Must(0, "decide", child, "root/ok", "approve")
+	follower := w.Start("resume", child, "--unattended", "--json")
+	w.Until("the child is driven", func() bool { _, err := os.Stat(w.Path("begun")); return err == nil })
+	w.server()
+	first.Kill()
+	follower.Must(0)
+	w.Until("the parent has ended", func() bool { return w.show(parent.ID).State == "completed" })
+	w.Must(0, "verify", parent.ID)
+}
+
 // What is done to a workflow with Temporal's own means stops the drive, and no more.
 func TestAnEnginesWorkflowIsTerminated(t *testing.T) {
 	t.Parallel()

@@ -134,6 +134,9 @@ type shown struct {
 	Queued *struct {
 		Place int `json:"place"`
 	} `json:"queued"`
+	Lineage struct {
+		Children []string `json:"children"`
+	} `json:"lineage"`
 }
 
 func (w *workspace) show(run string) shown {

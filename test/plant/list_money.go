@@ -113,4 +113,12 @@ var moneyBugs = []bug{
 		new:    "\tcase \"effect.finished\": // most of them name none",
 		suites: []suite{tests("journal", "TestDigestsOfPlainRecordsThatNameDocuments")},
 	},
+	{
+		id: "failure-is-not-cut", guarantee: 2, says: errorsAreCut,
+		slip:   "thinks that all failures of stages were cut as those of their calls",
+		file:   "pipeline/attempt.go",
+		old:    "\tif e == nil || x.state.Uncut ||",
+		new:    "\tif e == nil || x != nil ||",
+		suites: []suite{tests("pipeline", "TestFailuresOfManyWordsAreCut")},
+	},
 }
