@@ -9,6 +9,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/runner"
 )
 
@@ -106,6 +107,14 @@ func TestAServerLeavesWhatItCannotDoAsItWasMade(t *testing.T) {
 				t.Error(err)
 			}
 			config := b.Config
+			if c.keys { // which the database knows beside those of the others
+				config.Trusted = func() ([]journal.PublicKey, error) {
+					return append([]journal.PublicKey{config.Keys.Executor}, a.Keys.User, a.Keys.Executor), nil
+				}
+				if n, err := runner.New(config).OtherKeys(cli()); n != 2 || err != nil {
+					t.Errorf("%d runs were begun with other keys, it says, and %v; there are 2", n, err)
+				}
+			}
 			config.Serves, config.Origin = false, "foreground"
 			_, err = runner.New(config).Resume(cli(), tipstaff.ResumeRequest{Run: s.Run})
 			if wantCode(t, err, tipstaff.WrongState); err == nil || !strings.Contains(err.Error(), c.why) {
