@@ -75,10 +75,15 @@ func TestAGateThatExpiresIsActedOn(t *testing.T) {
 func TestAGateThatHasExpiredIsActedOnAtTheStart(t *testing.T) {
 	b := newBed(t)
 	run, _ := b.pipe(asksFor("60"))
+	next, _ := b.pipe(asksFor("121"))
 	b.ahead.Store(int64(2 * time.Minute))
 	stop := b.expiring("daemon")
 	b.comes(run, tipstaff.KindPolicyGateResolve)
+	b.comes(next, tipstaff.KindPolicyGateResolve) // so it has done with the first what it was going to do
 	stop()
+	if _, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: next}); err != nil {
+		t.Fatal(err)
+	}
 	if r := b.get(run); r.State != tipstaff.Executing || r.Status != tipstaff.StatusAwaitingResume {
 		t.Errorf("the run of another is %s", r.Status)
 	}
