@@ -159,7 +159,10 @@ func TestAnEngineDrivesOnAfterADecision(t *testing.T) {
 	}
 }
 
-const childWork = `-- parent.yaml --
+const childWork = manifest + `policy:
+  sub_dispatch: true
+  rules: [{id: all, tool: "*/*", do: allow}]
+-- parent.yaml --
 kind: plan
 version: 1
 root: {id: sub, kind: sub_dispatch, skill: "skill://child@1.0.0", accept: auto}
@@ -173,7 +176,7 @@ Sleep.
 id: child
 version: 1.0.0
 verbs: [build]
-tools: ["mcp://builtin/write_file@1.0.0", "mcp://builtin/sleep@1.0.0"]
+tools: ["mcp://builtin/sleep@1.0.0"]
 sub_skills: none
 -- skills/child/plan.yaml --
 kind: plan
@@ -183,7 +186,6 @@ root:
   kind: sequential
   children:
     - {id: ok, kind: gate, question: "Go?"}
-    - {id: begun, kind: tool_call, tool: "mcp://builtin/write_file@1.0.0", args: {path: begun, content: x}}
     - {id: nap, kind: tool_call, tool: "mcp://builtin/sleep@1.0.0", args: {duration: 8s}}
 `
 
@@ -193,11 +195,11 @@ func TestAnEngineDrivesAChildOfAKilledServerElsewhere(t *testing.T) {
 	w := engineWorkspace(t)
 	w.Unpack(childWork)
 	first := w.server()
-	parent := w.show(runID(t, w.Must(4, "run", "parent.yaml", "--allow-sub-dispatch", "--unattended", "--json")))
+	parent := w.show(runID(t, w.Must(4, "run", "parent.yaml", "--unattended", "--json")))
 	child := parent.Lineage.Children[0]
 	w.Must(0, "decide", child, "root/ok", "approve")
 	follower := w.Start("resume", child, "--unattended", "--json")
-	w.Until("the child is driven", func() bool { _, err := os.Stat(w.Path("begun")); return err == nil })
+	w.Until("the child is driven", func() bool { return w.records(child, "gate.taken") > 0 })
 	w.server()
 	first.Kill()
 	follower.Must(0)
