@@ -473,3 +473,27 @@ func TestLostConnections(t *testing.T) {
 		}
 	}
 }
+
+// A database that has no connection left for this user says so, and what to do.
+func TestADatabaseWithoutAConnectionLeft(t *testing.T) {
+	t.Parallel()
+	at, err := url.Parse(address(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := connect(t.Context(), config(t, server(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.close()
+	role := "full" + strings.ReplaceAll(at.Query().Get("search_path"), "t", "_")
+	if err := admin.script(`CREATE ROLE ` + quoted(role) + ` LOGIN CONNECTION LIMIT 0`); err != nil {
+		t.Fatal(err)
+	}
+	defer admin.script(`DROP ROLE ` + quoted(role))
+	at.User = url.User(role)
+	_, err = Open(t.Context(), at.String(), &Options{Folder: t.TempDir()})
+	if !errors.Is(err, flow.ErrStoreDown) || !strings.Contains(err.Error(), "raise its max_connections") {
+		t.Errorf("it says %v", err)
+	}
+}
