@@ -131,4 +131,12 @@ var serversBugs = []bug{
 		new:    "\t\tif before >= 0 {",
 		suites: []suite{tests("runner", "TestALaterRunPassesNoEarlierOne")},
 	},
+	{
+		id: "other-keys-unsaid", page: scalePage, says: "A server whose keys are not those of unfinished runs says so in its log when it starts",
+		slip:   "compares the keys of runs with those that the database knows, not with its own",
+		file:   "runner/able.go",
+		old:    "draft.Keys != (tipstaff.RunKeys{}) && draft.Keys.Executor != r.Keys.Executor {\n\t\t\tn++",
+		new:    "draft.Keys != (tipstaff.RunKeys{}) && len(known) == 0 {\n\t\t\tn++",
+		suites: []suite{tests("runner", "TestAServerLeavesWhatItCannotDoAsItWasMade")},
+	},
 }
