@@ -285,21 +285,10 @@ func (s *Store) Close() error {
 }
 
 // Fallen is that of [store.Writer].
-func (s *Store) Fallen(ctx context.Context) error {
-	if s.db.writer == nil {
-		<-ctx.Done()
-		return nil
-	}
-	return s.db.writer.Fallen(ctx)
-}
+func (s *Store) Fallen(ctx context.Context) error { return s.db.writer.Fallen(ctx) }
 
 // Stats are of what was committed.
-func (s *Store) Stats() store.WriterStats {
-	if s.db.writer == nil {
-		return store.WriterStats{}
-	}
-	return s.db.writer.Stats()
-}
+func (s *Store) Stats() store.WriterStats { return s.db.writer.Stats() }
 
 // Secret is a key for a purpose other than signing; see [files.Secret].
 func (s *Store) Secret(purpose string) []byte { return files.Secret(s.db.keys, purpose) }

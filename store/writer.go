@@ -99,8 +99,11 @@ type WriterStats struct {
 	Untold  int64         // whose callers are yet to be told
 }
 
-// Stats tells.
+// Stats tells. A store that is open for reading has no writer, and has written nothing.
 func (w *Writer) Stats() WriterStats {
+	if w == nil {
+		return WriterStats{}
+	}
 	return WriterStats{w.commits.Load(), time.Duration(w.took.Load()), w.notifier.pending.Load()}
 }
 
@@ -366,8 +369,13 @@ func (w *Writer) prune() {
 }
 
 // Fallen returns why nothing is written any more, as soon as that is so or ctx has ended; nil:
-// it is not. A process that serves has nothing more to do then: its runs are interrupted.
+// it is not. A process that serves has nothing more to do then: its runs are interrupted. A
+// store that is open for reading has no writer, and none that can fall.
 func (w *Writer) Fallen(ctx context.Context) error {
+	if w == nil {
+		<-ctx.Done()
+		return nil
+	}
 	select {
 	case <-w.fallen:
 	case <-ctx.Done():
