@@ -429,16 +429,17 @@ func TestAnswerFromElsewhereSaysWhose(t *testing.T) {
 		}
 		return agent.Response{Calls: callTo("write_file", `{"path": "x", "content": "y"}`), Reason: agent.ReasonToolCalls}
 	})
-	var why error
+	told := make(chan error, 1)
 	_, driven, err := b.turn("", "Write.", b.attended(func(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
 		run := b.newest()
 		if _, err := b.decide(run, g.ID.String(), "allow"); err != nil {
 			t.Error(err)
 		}
 		<-ctx.Done()
-		why = context.Cause(ctx)
+		told <- context.Cause(ctx)
 		return tipstaff.Choice{}, false
 	}))
+	why := <-told // the run may have ended by then
 	var other *tipstaff.AnsweredElsewhere
 	if err != nil || driven.State != tipstaff.Completed || !errors.As(why, &other) || other.By != "local:cli" || other.Action != "allow" {
 		t.Errorf("%+v %v: %v", driven, err, why)
