@@ -3,6 +3,7 @@ package runner_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -167,6 +168,9 @@ func TestAnUpgradeLosesNoRun(t *testing.T) {
 	plain := start(gated("{argv: [./do.sh]}"))
 	late := start("inputs: {what: {type: string, default: ./do.sh}}\n" + gated(`{argv: ["${input.what}"]}`))
 	for _, run := range []tipstaff.ID{plain, late} {
+		p.awaits(run, "parks", func(tipstaff.Run) bool { // else it goes on at once, with the script that is there
+			return slices.Contains(p.kinds(run), string(tipstaff.KindRunParked))
+		})
 		p.decides(run, "root/ok", "approve")
 	}
 	p.script("do.sh", "#!/bin/sh\necho upgraded\n")

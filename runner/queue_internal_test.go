@@ -196,9 +196,14 @@ func TestQueueOfTenThousand(t *testing.T) {
 		}
 		return time.Since(began)
 	}
-	took(1000) // warms up
-	small, large := took(1000), took(10_000)
-	if large > 40*small+20*time.Millisecond {
+	best := func(n int) time.Duration { // others compute meanwhile, and not all the time
+		least := took(n)
+		for range 9 {
+			least = min(least, took(n))
+		}
+		return least
+	}
+	if small, large := best(1000), best(10_000); large > 40*small+20*time.Millisecond {
 		t.Errorf("1,000 take %v, 10,000 take %v", small, large)
 	}
 }
