@@ -43,12 +43,16 @@ func (p *pool) decides(run tipstaff.ID, gate, action string) {
 	}
 }
 
-// goesOn has a run go on, unless it does.
+// goesOn has a run go on, unless it does. Who has just parked it may still be busy with it.
 func (p *pool) goesOn(by tipstaff.Service, run tipstaff.ID) {
 	p.t.Helper()
-	if _, err := by.Resume(cli(), tipstaff.ResumeRequest{Run: run}); err != nil && tipstaff.CodeOf(err) != tipstaff.Busy {
-		p.t.Fatal(err)
-	}
+	p.awaits(run, "goes on", func(r tipstaff.Run) bool {
+		_, err := by.Resume(cli(), tipstaff.ResumeRequest{Run: run})
+		if code := tipstaff.CodeOf(err); err != nil && code != tipstaff.Busy && code != tipstaff.RunEnded {
+			p.t.Fatal(err)
+		}
+		return err == nil || p.get(run).Status != tipstaff.StatusAwaitingResume
+	})
 }
 
 // awaits waits for a run to stand somewhere.
