@@ -105,7 +105,7 @@ root: {kind: parallel, max_parallel: 64, children: [%s]}
 	}
 	var body struct {
 		Evidence struct {
-			Bounds struct{ Used map[string]json.Number }
+			Bounds struct{ Used, Held map[string]json.Number }
 		}
 	}
 	events := b.events(run)
@@ -113,7 +113,7 @@ root: {kind: parallel, max_parallel: 64, children: [%s]}
 		t.Fatal(err)
 	}
 	// Every answer that came back is counted. A call that was cut off when the group
-	// failed has a beginning and no outcome: it counts as much as it had reserved.
+	// failed has a beginning and no outcome: what it had reserved is held.
 	begun, back := map[string]int64{}, int64(0)
 	for _, e := range events {
 		switch model := strings.Contains(e.Path, "/model#"); {
@@ -124,18 +124,20 @@ root: {kind: parallel, max_parallel: 64, children: [%s]}
 			back++
 		}
 	}
-	want := back * crowdUse
+	want, held := back*crowdUse, int64(0)
 	for _, reserved := range begun {
-		want += reserved
+		held += reserved
 	}
-	if got, err := body.Evidence.Bounds.Used["tokens"].Int64(); err != nil || got != want {
-		t.Errorf("the evidence says %d tokens, want %d: %d answers of %d came back, and cut off were %v (%v)", got, want, back, crowdUse, begun, err)
+	bounds := body.Evidence.Bounds
+	gotHeld, _ := bounds.Held["tokens"].Int64() // absent: nothing is
+	if got, err := bounds.Used["tokens"].Int64(); err != nil || got != want || gotHeld != held {
+		t.Errorf("the evidence says %d tokens and %d held, want %d and %d: %d answers of %d came back, and cut off were %v (%v)", got, gotHeld, want, held, back, crowdUse, begun, err)
 	}
 	if missing := c.used/crowdUse - back; missing < 0 || missing > int64(len(begun)) {
 		t.Errorf("the model answered %d calls, %d came back and %d were cut off", c.used/crowdUse, back, len(begun))
 	}
-	if got := b.get(run).Bounds["tokens"]; got.Used != want || got.Reserved != 0 {
-		t.Errorf("the status says that %d are used and %d reserved, want %d and none", got.Used, got.Reserved, want)
+	if got := b.get(run).Bounds["tokens"]; got.Used != want || got.Held != held || got.Reserved != 0 {
+		t.Errorf("the status says that %d are used, %d held and %d reserved, want %d, %d and none", got.Used, got.Held, got.Reserved, want, held)
 	}
 	b.verified(run)
 }
