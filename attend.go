@@ -55,13 +55,14 @@ const (
 // gate without an answer is deferred, and not asked about again; one whose answer is
 // refused is asked about again if [Choice.Refused] says so.
 func Attend(ctx context.Context, svc Attendable, run ID, ask Ask) error {
+	asking := ctx
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	begun, err := svc.Get(ctx, run)
 	if err != nil {
 		return err
 	}
-	a := &attendant{svc: svc, run: run, ask: ask, asked: map[ID]bool{}, changed: make(chan struct{}, 1)}
+	a := &attendant{asking: asking, svc: svc, run: run, ask: ask, asked: map[ID]bool{}, changed: make(chan struct{}, 1)}
 	followed := make(chan error, 1)
 	go func() {
 		defer stop()
@@ -92,6 +93,7 @@ func Attend(ctx context.Context, svc Attendable, run ID, ask Ask) error {
 
 // attendant is one that attends a run.
 type attendant struct {
+	asking  context.Context // outlasts the run's drive: whoever is asked is told why they are asked no longer
 	svc     Attendable
 	run     ID
 	ask     Ask
@@ -163,11 +165,11 @@ func (a *attendant) open(ctx context.Context, id ID) (gates []openGate, children
 // put puts one gate to whoever answers, and hands the answer in. It reports false if the
 // gate is to be asked about again.
 func (a *attendant) put(ctx context.Context, g openGate) (done bool) {
-	asking, withdraw := context.WithCancelCause(ctx)
+	asking, withdraw := context.WithCancelCause(a.asking)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		a.watch(asking, g, withdraw)
+		a.watch(ctx, asking, g, withdraw)
 	}()
 	choice, ok := a.ask(asking, g.Gate)
 	withdraw(nil)
@@ -193,20 +195,22 @@ func (a *attendant) put(ctx context.Context, g openGate) (done bool) {
 	return true
 }
 
-// watch withdraws a question when its gate is closed by somebody else.
-func (a *attendant) watch(ctx context.Context, g openGate, withdraw context.CancelCauseFunc) {
-	for {
-		a.pause(ctx, g.run != a.run)
-		if ctx.Err() != nil {
+// watch withdraws a question when its gate is closed by somebody else, or nobody drives the
+// run any longer.
+func (a *attendant) watch(driven, asking context.Context, g openGate, withdraw context.CancelCauseFunc) {
+	waiting, stop := context.WithCancel(asking)
+	defer stop()
+	defer context.AfterFunc(driven, stop)()
+	for over := false; !over && asking.Err() == nil; {
+		a.pause(waiting, g.run != a.run)
+		over = driven.Err() != nil
+		run, err := a.svc.Get(asking, g.run)
+		if err == nil && !slices.ContainsFunc(run.OpenGates, func(o Gate) bool { return o.ID == g.ID }) {
+			withdraw(a.answered(asking, g))
 			return
 		}
-		run, err := a.svc.Get(ctx, g.run)
-		if err != nil || slices.ContainsFunc(run.OpenGates, func(o Gate) bool { return o.ID == g.ID }) {
-			continue
-		}
-		withdraw(a.answered(ctx, g))
-		return
 	}
+	withdraw(nil)
 }
 
 // answered is who has closed a gate, and how; nil: it was closed by the end of its run.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 )
 
 // Who comes first is served first, and is known to wait from the moment it has come.
@@ -164,46 +163,39 @@ func TestQueueIsFullForEachUser(t *testing.T) {
 	}
 }
 
-// Ten times as many runs take about ten times as long, not a hundred times: they line up,
-// are looked for, give up or are served.
-func TestQueueOfTenThousand(t *testing.T) {
+// BenchmarkQueue is what a run costs that lines up, is looked for, and gives up or is
+// served, while so many wait.
+func BenchmarkQueue(b *testing.B) {
 	gone, stop := context.WithCancel(context.Background())
 	stop()
-	took := func(n int) time.Duration {
-		began := time.Now()
-		q := newQueue(8, 2)
-		turns := make([]*turn, n)
-		for i := range turns {
-			turns[i] = q.enter(fmt.Sprint(i), fmt.Sprint("user", i%100))
-		}
-		for i := range turns {
-			q.place(fmt.Sprint(i))
-		}
-		for i := n - 1; i >= 0; i -= 2 {
-			if turns[i].await(gone) {
-				turns[i].leave()
-			}
-		}
-		for len(q.waiting) > 0 {
-			for i, at := range turns {
-				if at != nil && at.at == nil {
-					turns[i] = nil
-					if i%2 == 0 {
-						at.leave()
+	for _, n := range []int{1000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for range b.N {
+				q := newQueue(8, 2)
+				turns := make([]*turn, n)
+				for i := range turns {
+					turns[i] = q.enter(fmt.Sprint(i), fmt.Sprint("user", i%100))
+				}
+				for i := range turns {
+					q.place(fmt.Sprint(i))
+				}
+				for i := n - 1; i >= 0; i -= 2 {
+					if turns[i].await(gone) {
+						turns[i].leave()
+					}
+				}
+				for len(q.waiting) > 0 {
+					for i, at := range turns {
+						if at != nil && at.at == nil {
+							turns[i] = nil
+							if i%2 == 0 {
+								at.leave()
+							}
+						}
 					}
 				}
 			}
-		}
-		return time.Since(began)
-	}
-	best := func(n int) time.Duration { // others compute meanwhile, and not all the time
-		least := took(n)
-		for range 9 {
-			least = min(least, took(n))
-		}
-		return least
-	}
-	if small, large := best(1000), best(10_000); large > 40*small+20*time.Millisecond {
-		t.Errorf("1,000 take %v, 10,000 take %v", small, large)
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/run")
+		})
 	}
 }
