@@ -53,9 +53,11 @@ const (
 	Forbidden           Code = "forbidden"
 	InspectOnly         Code = "inspect_only"
 	OwnRun              Code = "own_run"
-	Stopping            Code = "shutting_down"     // the server is; nothing was decided
-	CallCancelled       Code = "call_cancelled"    // by the caller
-	DeadlineExceeded    Code = "deadline_exceeded" // the caller's own
+	WorkspaceUntrusted  Code = "workspace_untrusted" // its user has not said that what it would start may be started
+	StateUnavailable    Code = "state_unavailable"   // there is no folder for what is kept for a user
+	Stopping            Code = "shutting_down"       // the server is; nothing was decided
+	CallCancelled       Code = "call_cancelled"      // by the caller
+	DeadlineExceeded    Code = "deadline_exceeded"   // the caller's own
 	StoreUnavailable    Code = "store_unavailable"
 	StoreBusy           Code = "store_busy"
 	StoreFull           Code = "store_full"

@@ -55,7 +55,7 @@ func (c *conversation) openPrompt() (restore func()) {
 		}
 		return func() {}
 	}
-	history, err := openHistory(c.env.historyFile())
+	history, err := openHistory(c.env.History)
 	if err != nil {
 		fmt.Fprintln(c.err, "what was typed before is not at hand: "+clean(err.Error()))
 	}

@@ -24,6 +24,8 @@ type Env struct {
 	Size func() (width, height int)
 	// Getenv reads the environment; nil: there is none.
 	Getenv func(string) string
+	// History is the file with what a person has typed at prompts. "": nothing is kept.
+	History string
 	// Raw has the terminal of Stdin send every key at once, and echo none, until
 	// restore is called. nil: it cannot.
 	Raw func() (restore func(), err error)

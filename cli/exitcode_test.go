@@ -21,7 +21,7 @@ var exits = map[tipstaff.Code]int{
 	tipstaff.RunNotFound: 3, tipstaff.RunEnded: 3, tipstaff.ArtifactNotFound: 3, tipstaff.Busy: 3, tipstaff.LeaseLost: 3,
 	tipstaff.GateNotFound: 3, tipstaff.GateClosed: 3, tipstaff.GateExpired: 3, tipstaff.ActionNotOffered: 3,
 	tipstaff.FeedbackRequired: 3, tipstaff.FeedbackNotAllowed: 3, tipstaff.SubjectChanged: 3, tipstaff.DecisionConflict: 3,
-	tipstaff.Forbidden: 3, tipstaff.InspectOnly: 3, tipstaff.OwnRun: 3, tipstaff.StoreUnavailable: 3, tipstaff.StoreBusy: 3, tipstaff.SessionBusy: 3,
+	tipstaff.Forbidden: 3, tipstaff.InspectOnly: 3, tipstaff.OwnRun: 3, tipstaff.WorkspaceUntrusted: 3, tipstaff.StateUnavailable: 3, tipstaff.StoreUnavailable: 3, tipstaff.StoreBusy: 3, tipstaff.SessionBusy: 3,
 	tipstaff.TaskNotFound: 3, tipstaff.TaskTransition: 3, tipstaff.TaskConflict: 3, tipstaff.TaskBusy: 3, tipstaff.SessionUnknown: 3, tipstaff.SessionMismatch: 3,
 	tipstaff.SessionElsewhere: 3, tipstaff.SessionIsClosed: 3, tipstaff.SessionConflict: 3, tipstaff.SessionIsLost: 3,
 	tipstaff.WorkerUnavailable: 3, tipstaff.WorkerUnsupportedVersion: 3, tipstaff.WorkerDirectory: 3, tipstaff.WorkerSandboxRequired: 3,

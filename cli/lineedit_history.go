@@ -22,19 +22,6 @@ type lineHistory struct {
 	entries []string
 }
 
-// historyFile is where texts are kept between invocations.
-func (e *Env) historyFile() string {
-	state := e.getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(state) {
-		home := e.getenv("HOME")
-		if home == "" {
-			return ""
-		}
-		state = filepath.Join(home, ".local", "state")
-	}
-	return filepath.Join(state, "tipstaff", "history")
-}
-
 // openHistory reads the file. Lines that make no sense are left out, and what is
 // more than is kept leaves the file.
 func openHistory(file string) (*lineHistory, error) {

@@ -88,19 +88,6 @@ func TestHistoryThatCannotBeKept(t *testing.T) {
 	}
 }
 
-func TestHistoryFile(t *testing.T) {
-	for _, c := range []struct{ state, home, want string }{
-		{"/state", "/home/a", "/state/tipstaff/history"},
-		{"", "/home/a", "/home/a/.local/state/tipstaff/history"},
-		{"relative", "/home/a", "/home/a/.local/state/tipstaff/history"},
-		{"", "", ""},
-	} {
-		vars := map[string]string{"XDG_STATE_HOME": c.state, "HOME": c.home}
-		env := &Env{Getenv: func(name string) string { return vars[name] }}
-		equal(t, "file", env.historyFile(), c.want)
-	}
-}
-
 // FuzzHistory: what is read from a file is read again from what would be written.
 func FuzzHistory(f *testing.F) {
 	f.Add([]byte("\"one\"\n\"two\\nlines\"\n"))

@@ -333,15 +333,3 @@ func TestLargeFiles(t *testing.T) {
 		t.Error("the file is another in the checkout")
 	}
 }
-
-func TestWorktreesLieBelowTheState(t *testing.T) {
-	for _, c := range []struct{ state, home, want string }{
-		{"/s", "/h", "/s/tipstaff/worktrees"}, {"", "/h", "/h/.local/state/tipstaff/worktrees"},
-		{"relative", "/h", "/h/.local/state/tipstaff/worktrees"}, {"", "", ""},
-	} {
-		got, err := Worktrees(func(name string) string { return map[string]string{"XDG_STATE_HOME": c.state, "HOME": c.home}[name] })
-		if got != c.want || (err == nil) != (c.want != "") {
-			t.Errorf("%+v: %q, %v", c, got, err)
-		}
-	}
-}

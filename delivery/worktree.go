@@ -10,20 +10,6 @@ import (
 	"strings"
 )
 
-// Worktrees is the folder of all worktrees: below the user's state, and never in the
-// folder of a workspace, where keys and tokens lie.
-func Worktrees(env func(name string) string) (string, error) {
-	state := env("XDG_STATE_HOME")
-	if !filepath.IsAbs(state) { // as the XDG specification has it
-		home := env("HOME")
-		if !filepath.IsAbs(home) {
-			return "", errors.New("neither XDG_STATE_HOME nor HOME names a directory for worktrees")
-		}
-		state = filepath.Join(home, ".local", "state")
-	}
-	return filepath.Join(state, "tipstaff", "worktrees"), nil
-}
-
 // ErrWorktreeMissing is a worktree that is no longer where it was made.
 var ErrWorktreeMissing = errors.New("the worktree is gone")
 

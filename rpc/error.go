@@ -26,9 +26,10 @@ var statusOf = map[tipstaff.Code]codes.Code{
 	tipstaff.FeedbackRequired:    codes.InvalidArgument,
 	tipstaff.FeedbackNotAllowed:  codes.InvalidArgument,
 
-	tipstaff.Unauthenticated: codes.Unauthenticated,
-	tipstaff.Forbidden:       codes.PermissionDenied,
-	tipstaff.OwnRun:          codes.PermissionDenied,
+	tipstaff.Unauthenticated:    codes.Unauthenticated,
+	tipstaff.Forbidden:          codes.PermissionDenied,
+	tipstaff.OwnRun:             codes.PermissionDenied,
+	tipstaff.WorkspaceUntrusted: codes.PermissionDenied,
 
 	tipstaff.RunNotFound:        codes.NotFound,
 	tipstaff.ArtifactNotFound:   codes.NotFound,

@@ -31,9 +31,10 @@ var statusOf = map[tipstaff.Code]int{
 	tipstaff.PathOutside:         http.StatusBadRequest,
 	tipstaff.CursorBeyondHead:    http.StatusBadRequest,
 
-	tipstaff.Unauthenticated: http.StatusUnauthorized,
-	tipstaff.Forbidden:       http.StatusForbidden,
-	tipstaff.OwnRun:          http.StatusForbidden,
+	tipstaff.Unauthenticated:    http.StatusUnauthorized,
+	tipstaff.Forbidden:          http.StatusForbidden,
+	tipstaff.OwnRun:             http.StatusForbidden,
+	tipstaff.WorkspaceUntrusted: http.StatusForbidden,
 
 	tipstaff.RunNotFound:        http.StatusNotFound,
 	tipstaff.ArtifactNotFound:   http.StatusNotFound,

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"runtime/debug"
 
 	"github.com/tipstaff/tipstaff/agent"
@@ -12,6 +13,7 @@ import (
 	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/supervisor"
+	ws "github.com/tipstaff/tipstaff/workspace"
 )
 
 // main is not reached by a process that is the reaper of a program: see package
@@ -47,6 +49,9 @@ func main() {
 func (s *stop) environment() *cli.Env {
 	env := cli.FromOS()
 	env.Version = versionInfo()
+	if state, err := ws.StateDir(os.Getenv); err == nil {
+		env.History = filepath.Join(state, "history")
+	}
 	env.Open, env.Connect = s.open, connect
 	env.Export = runner.Export
 	env.Backup, env.CopyStore = backup, copyStore

@@ -20,7 +20,6 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/cli"
-	"github.com/tipstaff/tipstaff/delivery"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/pipeline"
@@ -260,9 +259,8 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 	config.Performers = map[pipeline.Way]runner.Performer{pipeline.WayWorker: &workerPerformer{}}
 	config.Implicit = func() (*ws.Manifest, error) { return implicitManifest(workspace) }
 	config.SweepPrograms = process.Sweep
-	config.Git = process.Git()
-	if config.Worktrees, err = delivery.Worktrees(os.Getenv); err != nil {
-		config.Git = nil // there is no place for them
+	if state, err := ws.StateDir(os.Getenv); err == nil { // else there is no place for worktrees
+		config.Git, config.Worktrees = process.Git(), filepath.Join(state, "worktrees")
 	}
 	config.Stop, config.Abandon = s.drives, s.patience.Done()
 	if o.Engine != "" {

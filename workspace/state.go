@@ -1,0 +1,24 @@
+package workspace
+
+import (
+	"path/filepath"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// StateDir is the folder of what is kept for a user, whatever workspaces they have:
+// worktrees, what they have typed, which folders they trust, the tokens of their daemons.
+// No workspace holds it, so nothing that is cloned or written there decides.
+func StateDir(env func(name string) string) (string, error) {
+	if dir := env("TIPSTAFF_STATE"); filepath.IsAbs(dir) {
+		return filepath.Clean(dir), nil
+	}
+	if dir := env("XDG_STATE_HOME"); filepath.IsAbs(dir) { // a relative one does not count, as the XDG specification has it
+		return filepath.Join(dir, "tipstaff"), nil
+	}
+	if home := env("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local", "state", "tipstaff"), nil
+	}
+	return "", tipstaff.Errorf(tipstaff.StateUnavailable, "no folder is there for what is kept for a user: none of TIPSTAFF_STATE, XDG_STATE_HOME and HOME is an absolute path").
+		WithHint("set TIPSTAFF_STATE to a folder outside of every workspace")
+}
