@@ -20,5 +20,5 @@ func StateDir(env func(name string) string) (string, error) {
 		return filepath.Join(home, ".local", "state", "tipstaff"), nil
 	}
 	return "", tipstaff.Errorf(tipstaff.StateUnavailable, "no folder is there for what is kept for a user: none of TIPSTAFF_STATE, XDG_STATE_HOME and HOME is an absolute path").
-		WithHint("set TIPSTAFF_STATE to a folder outside of every workspace")
+		WithCommand("set TIPSTAFF_STATE to a folder outside of every workspace")
 }
