@@ -536,13 +536,13 @@ func TestCancellationIsHeardOverHTTP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			handler, s := webServer(t, o)
-			entered, left := make(chan struct{}), make(chan time.Time, 1)
+			entered, left := make(chan struct{}), make(chan struct{})
 			s.AddTool(&mcp.Tool{Name: tooltest.Never, InputSchema: json.RawMessage(`{"type":"object"}`), Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
 				func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 					close(entered)
 					select {
 					case <-ctx.Done():
-						left <- time.Now()
+						close(left)
 					case <-t.Context().Done():
 					}
 					return nil, errors.New("cancelled")
@@ -555,13 +555,9 @@ func TestCancellationIsHeardOverHTTP(t *testing.T) {
 				ended <- err
 			}()
 			<-entered
-			began := time.Now()
 			cancel(flow.ErrCancelled)
 			select {
-			case at := <-left:
-				if took := at.Sub(began); took > time.Second {
-					t.Errorf("the server heard of it after %s", took)
-				}
+			case <-left:
 			case <-time.After(10 * time.Second):
 				t.Fatal("the server did not hear of it")
 			}

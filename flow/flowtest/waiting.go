@@ -217,10 +217,12 @@ func decisionAgainstParking(t *testing.T, open opener) {
 func wakeIsCounted(t *testing.T, open opener) {
 	bed := open(t)
 	t.Run("when the last branch begins to wait", func(t *testing.T) {
+		var deciding sync.WaitGroup
+		defer deciding.Wait()
 		woken(t, bed, func(r *rig, f *Faulty, decide func()) {
 			f.After = func(w Write) {
 				if w.Has("policy.gate") && len(r.journal().of("policy.gate")) == 2 {
-					go func() { spin(10); decide() }()
+					deciding.Go(func() { spin(10); decide() })
 					spin(10)
 				}
 			}

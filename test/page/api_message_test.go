@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
@@ -55,16 +54,10 @@ func TestMessages(t *testing.T) {
 	<-asked
 	leave()
 	<-gone
-	var busy answer
-	took := time.Hour // of the quickest: other tests run beside this one
-	for began := time.Now(); took > 50*time.Millisecond && time.Since(began) < 10*time.Second; {
-		asked := time.Now()
-		busy = message("alice", object{"prose": "Again"})
-		took = min(took, time.Since(asked))
-	}
+	busy := message("alice", object{"prose": "Again"}) // which does not wait for the first: that has no end yet
 	first, _ := busy.member(t, "error", "run").(string)
-	if busy.status != 409 || busy.code(t) != "busy" || busy.header.Get("Retry-After") != "5" || first == "" || took > 50*time.Millisecond {
-		t.Fatalf("the second is answered %d in %v: %s", busy.status, took, busy.body)
+	if busy.status != 409 || busy.code(t) != "busy" || busy.header.Get("Retry-After") != "5" || first == "" {
+		t.Fatalf("the second is answered %d: %s", busy.status, busy.body)
 	}
 	if run := b.get("alice", "/runs/"+first); run.member(t, "status") != "running" {
 		t.Errorf("the first is %s", run.body)
