@@ -14,13 +14,14 @@ import (
 // scanners are the packages that look for the end of a quoted text or of brackets by
 // themselves, and what they read. JSON is for package canon.
 var scanners = map[string]string{
-	"canon":           "JSON",
-	"cli":             "lines that are continued by a backslash",
-	"journal":         "envelopes of records, in the one form in which they are written",
-	"pipeline":        "expressions in templates",
-	"policy/sqlguard": "SQL",
-	"provider":        "strings of JSON whose escapes may be cut in two by the end of an event",
-	"tool":            "credentials in texts, however they are escaped",
+	"canon":             "JSON",
+	"cli":               "lines that are continued by a backslash",
+	"journal":           "envelopes of records, in the one form in which they are written",
+	"pipeline":          "expressions in templates",
+	"policy/sqlguard":   "SQL",
+	"policy/shellguard": "words of a shell, of which the parser leaves the quotes where they were",
+	"provider":          "strings of JSON whose escapes may be cut in two by the end of an event",
+	"tool":              "credentials in texts, however they are escaped",
 }
 
 // TestNoFurtherGrammarOfJSON: whoever compares characters with a quote, a backslash or

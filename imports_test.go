@@ -23,7 +23,7 @@ const module = "github.com/tipstaff/tipstaff"
 var levels = map[string]int{
 	"canon": -1, // which even the journal stands on
 	".":     0, "flow": 0, "journal": 0, "document": 0, "docs/prompts": 0,
-	"tool": 1, "tool/builtin": 1, "workspace": 1, "supervisor": 1, "worker": 1, "skill": 1, "policy": 1, "policy/sqlguard": 1, "cortex": 1, "delivery": 1, "pb": 1,
+	"tool": 1, "tool/builtin": 1, "workspace": 1, "supervisor": 1, "worker": 1, "skill": 1, "policy": 1, "policy/sqlguard": 1, "policy/shellguard": 1, "cortex": 1, "delivery": 1, "pb": 1,
 	"plan": 2, "pipeline": 2, "agent": 2, "store": 2, "store/files": 2, "store/bucket": 2, "process": 2,
 	"runner": 3, "telemetry": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,
 	"cli": 4, "rpc": 4, "web": 4, "web/page": 4, "mcpserver": 4, "e2e": 4, "test/cmdtest": 4,
@@ -49,14 +49,15 @@ var only = map[string][]string{
 
 // also widens it: the few neighbours that know each other.
 var also = map[string][]string{
-	"workspace":       {"policy", "policy/sqlguard", "tool/builtin", "worker"}, // which guards, servers, tools and roles are inside the binary
-	"tool":            {"policy", "workspace", "tool/builtin", "supervisor"},
-	"tool/builtin":    {"policy", "supervisor"}, // it starts programs
-	"policy/sqlguard": {"policy"},
-	"store/bucket":    {"store/files"},     // objects may be files, written whole
-	"store/files":     {"store"},           // the keys that it reads are a ring of the store
-	"document":        {"."},               // its problems are those that surfaces show
-	".":               {"flow", "journal"}, // types travel: one gate, one ledger, one type for each body
+	"workspace":         {"policy", "policy/sqlguard", "policy/shellguard", "tool/builtin", "worker"}, // which guards, servers, tools and roles are inside the binary
+	"tool":              {"policy", "workspace", "tool/builtin", "supervisor"},
+	"tool/builtin":      {"policy", "supervisor"}, // it starts programs
+	"policy/sqlguard":   {"policy"},
+	"policy/shellguard": {"policy"},
+	"store/bucket":      {"store/files"},     // objects may be files, written whole
+	"store/files":       {"store"},           // the keys that it reads are a ring of the store
+	"document":          {"."},               // its problems are those that surfaces show
+	".":                 {"flow", "journal"}, // types travel: one gate, one ledger, one type for each body
 }
 
 // reserved names the packages that may import something from outside. Nobody
@@ -78,6 +79,7 @@ var reserved = map[string][]string{
 	"github.com/spf13/cobra":                 {"cli", "cmd/tipstaff"},
 	"github.com/go-json-experiment/json":     {"canon", "pb"},
 	"github.com/sqlc-dev":                    {"policy/sqlguard"},
+	"mvdan.cc/sh":                            {"policy/shellguard"},
 	"github.com/yuin/goldmark":               {"web/page"}, // Markdown of models becomes HTML there, and nowhere else
 	"github.com/anthropics":                  {},           // the vendors' SDKs are for test/referee, a module of its own:
 	"github.com/openai":                      {},           // they take minutes to compile
@@ -88,7 +90,7 @@ var reserved = map[string][]string{
 }
 
 // pure names the packages that perform no I/O, whatever they import.
-var pure = []string{".", "canon", "flow", "document", "policy", "policy/sqlguard", "cortex"}
+var pure = []string{".", "canon", "flow", "document", "policy", "policy/sqlguard", "policy/shellguard", "cortex"}
 
 var impure = []string{"os", "net", "os/exec", "os/signal", "net/http", "syscall", "log", "log/slog"}
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"cel.dev/cel-go/cel"
+
 	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 )
@@ -22,9 +24,13 @@ type Rule struct {
 	ID     string       `json:"id" doc:""`                                           // unique; names the verdict
 	Tool   string       `json:"tool" doc:""`                                         // glob on server/tool
 	Effect []flow.Class `json:"effect,omitempty" doc:",one,in=read|idempotent|once"` // nil: any class
-	When   string       `json:"when,omitempty" doc:""`                               // a condition in CEL; "": always
-	Do     Action       `json:"do" doc:""`
-	Why    string       `json:"why,omitempty" doc:""` // shown where the call is asked about or refused
+	// Command is what the call runs, word for word; a last word * stands for any further
+	// ones. An allow holds for calls that run nothing else, ask and deny for those that may
+	// run it among others. "": whatever it runs.
+	Command string `json:"command,omitempty" doc:""`
+	When    string `json:"when,omitempty" doc:""` // a condition in CEL; "": always
+	Do      Action `json:"do" doc:""`
+	Why     string `json:"why,omitempty" doc:""` // shown where the call is asked about or refused
 }
 
 // Lists of a document.
@@ -51,8 +57,11 @@ func New(d Document, kinds ...GuardKind) (*Policy, []Problem) {
 		p.guards = append(p.guards, c.guard(i, g))
 	}
 	c.overlaps(p.guards)
+	if slices.ContainsFunc(d.Rules, func(r Rule) bool { return r.Command != "" }) {
+		p.guards = append(p.guards, c.known(p.guards)...)
+	}
 	for i, r := range d.Rules {
-		p.rules = append(p.rules, c.rule(i, r))
+		p.rules = append(p.rules, c.rule(i, r, p.guards))
 	}
 	if c.problems != nil {
 		return nil, c.problems
@@ -71,7 +80,7 @@ func (c *compiler) report(list string, i int, field, format string, args ...any)
 	c.problems = append(c.problems, Problem{list, i, field, fmt.Sprintf(format, args...)})
 }
 
-func (c *compiler) rule(i int, r Rule) compiled {
+func (c *compiler) rule(i int, r Rule, guards []watch) compiled {
 	c.id(InRules, i, r.ID)
 	r.Effect = slices.Clone(r.Effect)
 	x := compiled{Rule: r}
@@ -82,12 +91,54 @@ func (c *compiler) rule(i int, r Rule) compiled {
 	if err := checkEffect(r.Effect); err != nil {
 		c.report(InRules, i, "effect", "%v", err)
 	}
+	if r.Command != "" {
+		c.command(i, &x, guards)
+	}
 	if r.When != "" {
-		if x.when, err = compileCondition(r.When); err != nil {
+		var condition *cel.Ast
+		if x.when, condition, err = compileCondition(r.When); err != nil {
 			c.report(InRules, i, "when", "%v", err)
+		} else {
+			x.comparesText = comparesText(condition, x.tools, c.commands(guards))
 		}
 	}
 	return x
+}
+
+// shellKind is which kind looks after commands; -1: none.
+func (c *compiler) shellKind() int {
+	return slices.IndexFunc(c.kinds, func(k GuardKind) bool { return k.Name == ShellGuard })
+}
+
+// commands are where commands stand: in calls that guards of the document look after, and
+// in those that are known.
+func (c *compiler) commands(guards []watch) (all []GuardConfig) {
+	for _, w := range guards {
+		if w.config.Use == ShellGuard {
+			all = append(all, w.config)
+		}
+	}
+	if kind := c.shellKind(); kind >= 0 {
+		all = append(all, c.kinds[kind].Known...)
+	}
+	return all
+}
+
+// command reads what a rule names, which some guard must be able to see.
+func (c *compiler) command(i int, x *compiled, guards []watch) {
+	kind := c.shellKind()
+	switch {
+	case kind < 0 || !slices.ContainsFunc(guards, func(w watch) bool { return w.config.Use == ShellGuard && w.tools.overlaps(x.tools) }):
+		c.report(InRules, i, "command", "no %s looks into the calls of %q: declare one that says which argument is the command", ShellGuard, x.Tool)
+	default:
+		words, err := c.kinds[kind].Words(x.Command)
+		if err != nil {
+			c.report(InRules, i, "command", "%q: %v", x.Command, err)
+			return
+		}
+		command := CommandOf(words)
+		x.command = &command
+	}
 }
 
 // id checks an id, which is unique in the whole document: records name by it who

@@ -98,10 +98,10 @@ func TestOverlapsAreReportedOnce(t *testing.T) {
 
 // A condition on one line needs no line to be named.
 func TestFaultsOfConditionsNameTheirPlace(t *testing.T) {
-	if _, err := compileCondition("nobody == 1"); err == nil || !strings.Contains(err.Error(), "(column 1 of the condition)") {
+	if _, _, err := compileCondition("nobody == 1"); err == nil || !strings.Contains(err.Error(), "(column 1 of the condition)") {
 		t.Error(err)
 	}
-	if _, err := compileCondition("true &&\nnobody == 1"); err == nil || !strings.Contains(err.Error(), "(line 2, column 1 of the condition)") {
+	if _, _, err := compileCondition("true &&\nnobody == 1"); err == nil || !strings.Contains(err.Error(), "(line 2, column 1 of the condition)") {
 		t.Error(err)
 	}
 }

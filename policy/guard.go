@@ -9,17 +9,23 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// SQLGuard is the one kind of guard there is.
-const SQLGuard = "sql_guard"
+// Kinds of guards.
+const (
+	SQLGuard   = "sql_guard"
+	ShellGuard = "shell_guard"
+)
+
+// builtinShell is the id of guards that look after commands without being declared.
+const builtinShell = "builtin/shell"
 
 // GuardConfig is a guard as a policy declares it.
 type GuardConfig struct {
 	ID   string `json:"id" doc:""`   // unique among guards and rules
-	Use  string `json:"use" doc:""`  // SQLGuard
+	Use  string `json:"use" doc:""`  // SQLGuard, ShellGuard
 	Tool string `json:"tool" doc:""` // glob on server/tool
+	Arg  string `json:"arg" doc:""`  // JSON pointer to the statement, or to the command
 
 	// Of sql_guard:
-	Arg       string   `json:"arg" doc:""`                 // JSON pointer to the statement
 	Dialect   string   `json:"dialect" doc:""`             // postgres, mysql, trino
 	Functions []string `json:"functions,omitempty" doc:""` // further functions without effects
 	Single    bool     `json:"single" doc:""`              // more than one statement is refused; true unless the document says false
@@ -33,7 +39,7 @@ func (c GuardConfig) clone() GuardConfig {
 // Finding is what a guard found in a call's arguments.
 type Finding struct {
 	Guard   string          // id of the guard
-	Name    string          // under which policies see the facts: sql
+	Name    string          // under which policies see the facts: sql, shell
 	Facts   json.RawMessage // an object, as it is recorded
 	Seen    json.RawMessage // the facts, and what conditions see besides
 	Class   string          // the guard's own class, part of what a grant covers: read, write
@@ -51,6 +57,11 @@ type Guard interface {
 type GuardKind struct {
 	Name string
 	New  func(GuardConfig) (Guard, error)
+
+	// Of ShellGuard alone: how commands in rules are read, and the tools that the kind
+	// knows. They are watched over wherever a rule names a command.
+	Words ShellWords
+	Known []GuardConfig
 }
 
 // FieldError is what is wrong with one field of a guard.
@@ -61,8 +72,9 @@ func (e *FieldError) Error() string { return e.Message }
 // watch is a guard and the tools it looks after.
 type watch struct {
 	Guard
-	config GuardConfig
-	tools  Pattern
+	config  GuardConfig
+	tools   Pattern
+	implied bool // the document does not have it
 }
 
 func (c *compiler) guard(i int, config GuardConfig) watch {
@@ -76,9 +88,9 @@ func (c *compiler) guard(i int, config GuardConfig) watch {
 	case kind >= 0:
 		w.Guard, err = c.kinds[kind].New(w.config)
 	case config.Use == "":
-		err = &FieldError{"use", "a guard says what it uses: " + SQLGuard}
+		err = &FieldError{"use", fmt.Sprintf("a guard says what it uses: %s or %s", SQLGuard, ShellGuard)}
 	default:
-		err = &FieldError{"use", fmt.Sprintf("there is no guard %q: use %s", config.Use, SQLGuard)}
+		err = &FieldError{"use", fmt.Sprintf("there is no guard %q: use %s or %s", config.Use, SQLGuard, ShellGuard)}
 	}
 	if err != nil {
 		field := ""
@@ -102,6 +114,29 @@ func (c *compiler) overlaps(guards []watch) {
 			}
 		}
 	}
+}
+
+// known are the guards over commands that a document with such rules need not declare: of
+// tools that no guard of the document looks after.
+func (c *compiler) known(declared []watch) (all []watch) {
+	i := c.shellKind()
+	if i < 0 {
+		return nil
+	}
+	for _, config := range c.kinds[i].Known {
+		config.ID, config.Use = builtinShell, ShellGuard
+		w := watch{config: config, implied: true}
+		var faults [2]error
+		w.tools, faults[0] = ParsePattern(config.Tool)
+		w.Guard, faults[1] = c.kinds[i].New(config)
+		if err := errors.Join(faults[:]...); err != nil {
+			panic(fmt.Sprintf("policy: a guard that is known has a fault: %v", err)) // a table in the program
+		}
+		if !slices.ContainsFunc(declared, func(d watch) bool { return d.config.Use == ShellGuard && d.tools.overlaps(w.tools) }) {
+			all = append(all, w)
+		}
+	}
+	return all
 }
 
 // watching are the ids of the guards that look after a tool.

@@ -38,8 +38,11 @@ type Policy struct {
 
 type compiled struct {
 	Rule
-	tools Pattern
-	when  cel.Program // nil: always
+	tools   Pattern
+	command *Command // nil: any
+
+	comparesText bool        // the condition looks at a command as a text
+	when         cel.Program // nil: always
 }
 
 // Decide is the verdict on a call, in which the facts that [Policy.Inspect] gives
@@ -86,7 +89,7 @@ func (p *Policy) verdict(i int) Verdict {
 // matches: a condition that fails to evaluate counts against the call, so it holds
 // for deny and ask and does not for allow.
 func (r *compiled) matches(c *Call, seen *view) bool {
-	if !r.concerns(c) {
+	if !r.concerns(c) || r.command != nil && !seen.runs(r.command, r.Do, c) {
 		return false
 	}
 	if r.when == nil {
@@ -107,6 +110,9 @@ func (r *compiled) concerns(c *Call) bool {
 	return r.tools.Match(c.Server, c.Tool)
 }
 
+// certain is whether the rule rests on nothing that is in a call.
+func (r *compiled) certain() bool { return r.when == nil && r.command == nil }
+
 // Document is what the policy was made from.
 func (p *Policy) Document() Document {
 	var d Document
@@ -114,7 +120,9 @@ func (p *Policy) Document() Document {
 		return d
 	}
 	for i := range p.guards {
-		d.Guards = append(d.Guards, p.guards[i].config.clone())
+		if !p.guards[i].implied {
+			d.Guards = append(d.Guards, p.guards[i].config.clone())
+		}
 	}
 	for i := range p.rules {
 		r := p.rules[i].Rule
@@ -233,7 +241,7 @@ func (p *Policy) foreseen(c Call) (v Verdict, depends bool) {
 	}
 	certain := &Policy{digest: p.Digest()}
 	for i := range p.rules {
-		if p.rules[i].when == nil {
+		if p.rules[i].certain() {
 			certain.rules = append(certain.rules, p.rules[i])
 		}
 	}
@@ -243,9 +251,9 @@ func (p *Policy) foreseen(c Call) (v Verdict, depends bool) {
 		r := &p.rules[i]
 		switch {
 		case !r.concerns(&c):
-		case r.when != nil && (r.Do < v.Do || r.Do != v.Do && v.Rule == NoMatch):
+		case !r.certain() && (r.Do < v.Do || r.Do != v.Do && v.Rule == NoMatch):
 			open = append(open, r.ID)
-		case r.when == nil && r.Do == v.Do:
+		case r.certain() && r.Do == v.Do:
 			v.Rules = append(v.Rules, r.ID)
 		}
 	}
@@ -285,19 +293,20 @@ var language = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-func compileCondition(text string) (cel.Program, error) {
+func compileCondition(text string) (cel.Program, *cel.Ast, error) {
 	l, err := language()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ast, issues := l.Compile(text)
 	if issues.Err() != nil {
-		return nil, faults(issues)
+		return nil, nil, faults(issues)
 	}
 	if t := ast.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
-		return nil, fmt.Errorf("the condition gives %s, not true or false", t)
+		return nil, nil, fmt.Errorf("the condition gives %s, not true or false", t)
 	}
-	return l.Program(ast, cel.CostLimit(conditionCost))
+	program, err := l.Program(ast, cel.CostLimit(conditionCost))
+	return program, ast, err
 }
 
 // mostFaults of one condition are reported: the first explains the others.
@@ -320,6 +329,24 @@ type view struct {
 	made bool
 	vars map[string]any
 	err  error
+
+	looked bool
+	shell  *Shell
+}
+
+// runs reports whether a rule that names a command is about a call. No call is that no
+// guard over commands has looked into.
+func (v *view) runs(cmd *Command, do Action, c *Call) bool {
+	if !v.looked {
+		v.looked, v.shell = true, shellOf(c.Facts)
+	}
+	switch {
+	case v.shell == nil:
+		return false
+	case do == Allow:
+		return cmd.allows(v.shell)
+	}
+	return cmd.concerns(v.shell)
 }
 
 // holds evaluates a condition. One that fails to evaluate is neither true nor

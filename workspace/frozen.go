@@ -13,6 +13,7 @@ import (
 	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/policy/shellguard"
 	"github.com/tipstaff/tipstaff/policy/sqlguard"
 )
 
@@ -151,7 +152,7 @@ func ParseFrozen(data []byte) (*Manifest, error) {
 		}
 	}
 	var problems []policy.Problem
-	m.Policy, problems = policy.New(policy.Document{Guards: f.Policy.Guards, Rules: f.Policy.Rules}, sqlguard.Kind)
+	m.Policy, problems = policy.New(policy.Document{Guards: f.Policy.Guards, Rules: f.Policy.Rules}, sqlguard.Kind, shellguard.Kind)
 	if problems != nil {
 		return nil, fmt.Errorf("the frozen manifest's %s, entry %d: %s", problems[0].List, problems[0].Index+1, problems[0].Message)
 	}

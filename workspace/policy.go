@@ -8,6 +8,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/policy/shellguard"
 	"github.com/tipstaff/tipstaff/policy/sqlguard"
 )
 
@@ -90,7 +91,7 @@ func (w *writtenPolicy) compile(f *document.Fields) {
 			f.Report(CodeRule, v.At, index("rules", i)+".when", "%s.when is empty: leave when out for a rule that always holds", f.PathOf(index("rules", i)))
 		}
 	}
-	compiled, problems := policy.New(policy.Document{Guards: w.Guards, Rules: w.Rules}, sqlguard.Kind)
+	compiled, problems := policy.New(policy.Document{Guards: w.Guards, Rules: w.Rules}, sqlguard.Kind, shellguard.Kind)
 	for _, x := range problems {
 		v, at := f.Value.Find(x.List, strconv.Itoa(x.Index)), index(x.List, x.Index)
 		if field := v.Get(x.Field); field != nil {
