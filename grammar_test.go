@@ -21,7 +21,7 @@ var scanners = map[string]string{
 	"policy/sqlguard":   "SQL",
 	"policy/shellguard": "words of a shell, of which the parser leaves the quotes where they were",
 	"provider":          "strings of JSON whose escapes may be cut in two by the end of an event",
-	"tool":              "credentials in texts, however they are escaped",
+	"redact":            "credentials in texts, however they are escaped",
 }
 
 // TestNoFurtherGrammarOfJSON: whoever compares characters with a quote, a backslash or

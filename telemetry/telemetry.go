@@ -32,7 +32,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/redact"
 	"github.com/tipstaff/tipstaff/workspace"
 )
 
@@ -279,7 +279,7 @@ type exporter struct {
 	asked    bool
 	tracing  *tracing // nil: there are no spans
 	provider *sdktrace.TracerProvider
-	secrets  *tool.Redactor
+	secrets  *redact.Redactor
 	failure  error // the first
 }
 
@@ -320,7 +320,7 @@ func (e *exporter) client(c workspace.Telemetry) (sdktrace.SpanExporter, error) 
 		if refused != nil {
 			return nil, refused
 		}
-		e.secrets = tool.NewRedactor(resolved.Headers)
+		e.secrets = redact.New(resolved.Headers)
 		// Its headers alone: those of the environment are meant for somebody else.
 		options = append(options, otlptracehttp.WithEndpointURL(tracesURL(c.Endpoint)), otlptracehttp.WithHeaders(resolved.Headers),
 			otlptracehttp.WithHTTPClient(&http.Client{Timeout: 10 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/redact"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
@@ -275,7 +276,7 @@ func (a *activity) keep(ctx context.Context, media [][]byte) (digests []string, 
 
 // progressTold hands on how far a call says it is, a few times a second at most.
 // Credentials are removed before the message is cut: half of one would not be found.
-func progressTold(t flow.Attempt, r *Redactor) func(progress) {
+func progressTold(t flow.Attempt, r *redact.Redactor) func(progress) {
 	if t.Tell == nil {
 		return nil
 	}
@@ -292,19 +293,19 @@ func progressTold(t flow.Attempt, r *Redactor) func(progress) {
 // outputNotes writes what a call prints as notes, numbered in each channel.
 // A credential may stand in two pieces: what may be the beginning of one waits for
 // the next.
-func outputNotes(t flow.Attempt, r *Redactor) func(builtin.Output) {
+func outputNotes(t flow.Attempt, r *redact.Redactor) func(builtin.Output) {
 	if t.Note == nil {
 		return nil
 	}
 	n := map[string]int{}
-	clean := map[string]*stream{}
+	clean := map[string]*redact.Stream{}
 	return func(o builtin.Output) {
 		if clean[o.Channel] == nil {
-			clean[o.Channel] = &stream{redactor: r}
+			clean[o.Channel] = &redact.Stream{Redactor: r}
 		}
-		text := clean[o.Channel].next(o.Chunk)
+		text := clean[o.Channel].Next(o.Chunk)
 		if o.Final {
-			text += clean[o.Channel].rest()
+			text += clean[o.Channel].Rest()
 		}
 		if text == "" && !o.Final {
 			return

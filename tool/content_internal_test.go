@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/redact"
 )
 
 // TestContentHoldsNoCredential: a text has the reference in its place, and an image
 // that has it somewhere is withheld.
 func TestContentHoldsNoCredential(t *testing.T) {
 	const secret = "correct-horse-battery"
-	r := NewRedactor(map[string]string{"TOKEN": secret})
+	r := redact.New(map[string]string{"TOKEN": secret})
 	d := &Definition{Tool: "t", MaxResult: 1000}
 	raw := flow.JSON(map[string]any{
 		"content": []any{
@@ -51,7 +52,7 @@ func TestContentHoldsNoCredential(t *testing.T) {
 // is named by the digest of what is stored.
 func TestKeptMediaHoldNoCredential(t *testing.T) {
 	const secret = "correct-horse-battery"
-	r := NewRedactor(map[string]string{"TOKEN": secret})
+	r := redact.New(map[string]string{"TOKEN": secret})
 	raw := flow.JSON(map[string]any{"content": []any{
 		map[string]any{"type": "image", "mimeType": "image/png", "data": []byte("png " + secret)},
 		map[string]any{"type": "audio", "mimeType": "audio/wav", "data": []byte("wav")},

@@ -14,7 +14,7 @@
 // all servers are called in the same way: the functions of builtin inside this
 // process, programs over their input and output, others over HTTP.
 //
-// Credentials are references in the manifest. A [Redactor] replaces their values by
+// Credentials are references in the manifest. A [redact.Redactor] replaces their values by
 // these references in everything that a server sends.
 //
 // Start at [Gate.Ask], then [Manager.Activity]; for servers at [Servers].

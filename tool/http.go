@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/redact"
 	"github.com/tipstaff/tipstaff/workspace"
 )
 
@@ -62,7 +63,7 @@ func (s *httpServer) headers() (http.Header, error) {
 }
 
 func (s *httpServer) connect(ctx context.Context, _ string) (session, error) {
-	return openMCP(ctx, s.dial, "", NewRedactor(s.credentials()))
+	return openMCP(ctx, s.dial, "", redact.New(s.credentials()))
 }
 
 // dial makes a transport of the SDK. It cannot be wrapped: its connection learns the
@@ -73,7 +74,7 @@ func (s *httpServer) dial(_ context.Context, w *wire) (mcp.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	trips := &roundTripper{headers: headers, clean: NewRedactor(s.credentials()), wire: w, base: &http.Transport{
+	trips := &roundTripper{headers: headers, clean: redact.New(s.credentials()), wire: w, base: &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: dialLimit, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout:    dialLimit,
@@ -112,7 +113,7 @@ func sameHost(next *http.Request, via []*http.Request) error {
 type roundTripper struct {
 	base    *http.Transport
 	headers http.Header
-	clean   *Redactor
+	clean   *redact.Redactor
 	wire    *wire
 }
 

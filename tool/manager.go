@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tipstaff/tipstaff/redact"
 	"github.com/tipstaff/tipstaff/workspace"
 )
 
@@ -27,7 +28,7 @@ type Manager struct {
 	Keep func(ctx context.Context, data []byte) (string, error)
 
 	credentials map[string]string // by the names of variables
-	redactor    *Redactor         // of all of them
+	redactor    *redact.Redactor  // of all of them
 }
 
 // Spawned reports whether a process may have been started: by a call, or as a
@@ -54,7 +55,7 @@ func (m *Manager) Redact(data []byte) []byte { return m.redactor.Bytes(data) }
 // before the first call.
 func (m *Manager) Conceal(values map[string]string) {
 	maps.Copy(m.credentials, values)
-	m.redactor = NewRedactor(m.credentials)
+	m.redactor = redact.New(m.credentials)
 }
 
 // NewManager makes a manager over the manifest as it is now. Servers that the
@@ -77,7 +78,7 @@ func NewManager(m *workspace.Manifest, servers map[string]Server) *Manager {
 			maps.Copy(manager.credentials, e.credentials())
 		}
 	}
-	manager.redactor = NewRedactor(manager.credentials)
+	manager.redactor = redact.New(manager.credentials)
 	return manager
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/redact"
 )
 
 // inputRequired is the reason of a call's failure that a person could have met.
@@ -35,7 +36,7 @@ type result struct {
 // media that either names are to be kept, unless keeps is false: then a Reply has images
 // in itself.
 // Credentials are removed first: half of one, cut off in a message, would not be found.
-func answer(d *Definition, got reply, in Input, clean *Redactor, keeps bool) (value json.RawMessage, media [][]byte, failed *flow.Error) {
+func answer(d *Definition, got reply, in Input, clean *redact.Redactor, keeps bool) (value json.RawMessage, media [][]byte, failed *flow.Error) {
 	r, c, failed := got.read(d)
 	if failed != nil {
 		return nil, nil, failed
@@ -255,7 +256,7 @@ func (c content) reply(r result) Reply {
 
 // clean removes credentials. What is not text and contains one is withheld, since a
 // reference in its middle would break it.
-func (c *content) clean(r *Redactor) {
+func (c *content) clean(r *redact.Redactor) {
 	if r == nil {
 		return
 	}

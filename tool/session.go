@@ -17,6 +17,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/redact"
 	"github.com/tipstaff/tipstaff/workspace"
 )
 
@@ -75,14 +76,14 @@ var errSlowList = fmt.Errorf("it did not finish tools/list within %s", listLimit
 type mcpSession struct {
 	sdk      *mcp.ClientSession
 	wire     *wire
-	redactor *Redactor
+	redactor *redact.Redactor
 	done     chan struct{} // closed when the session has ended
 }
 
 // openMCP opens a session. version is the revision of the protocol that is requested;
 // "": the latest, which is negotiated. Sampling, roots and elicitation are not offered,
 // and the SDK does not repeat calls: this package decides what is sent.
-func openMCP(ctx context.Context, dial func(context.Context, *wire) (mcp.Transport, error), version string, r *Redactor) (*mcpSession, error) {
+func openMCP(ctx context.Context, dial func(context.Context, *wire) (mcp.Transport, error), version string, r *redact.Redactor) (*mcpSession, error) {
 	c := &mcpSession{redactor: r, done: make(chan struct{}),
 		wire: &wire{byID: map[jsonrpc.ID]*exchange{}, byToken: map[string]*exchange{}}}
 	t, err := dial(ctx, c.wire)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tipstaff/tipstaff/redact"
 )
 
 // slowly is a transport that takes its time to tell a server that a call is given up.
@@ -44,7 +46,7 @@ func TestGivenUpCallsAreToldFirst(t *testing.T) {
 	}
 	var told atomic.Bool
 	dial := func(context.Context, *wire) (mcp.Transport, error) { return slowly{Transport: here, told: &told}, nil }
-	c, err := openMCP(t.Context(), dial, "", NewRedactor(nil))
+	c, err := openMCP(t.Context(), dial, "", redact.New(nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/redact"
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 	"github.com/tipstaff/tipstaff/workspace"
@@ -41,7 +42,7 @@ func (s *stdioServer) connect(ctx context.Context, _ string) (session, error) {
 	if s.old.Load() {
 		version = greetedProtocol
 	}
-	redactor := NewRedactor(s.credentials())
+	redactor := redact.New(s.credentials())
 	start := func(context.Context, *wire) (mcp.Transport, error) { return s.start(redactor) }
 	c, err := openMCP(ctx, start, version, redactor)
 	if ended := (*endedError)(nil); errors.As(err, &ended) && !s.old.Swap(true) {
@@ -91,7 +92,7 @@ func (s *stdioServer) prepare() (program string, env []string, err error) {
 }
 
 // start starts the program.
-func (s *stdioServer) start(r *Redactor) (mcp.Transport, error) {
+func (s *stdioServer) start(r *redact.Redactor) (mcp.Transport, error) {
 	program, env, err := s.prepare()
 	if err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func (s *stdioServer) program() (string, error) {
 // against a program that does not read.
 type stdioConn struct {
 	process *supervisor.Process
-	clean   *Redactor
+	clean   *redact.Redactor
 	errors  tail
 	lines   *lineReader
 	batch   []jsonrpc.Message // that came together and are still to be read
@@ -193,13 +194,13 @@ func (c *stdioConn) decode(line []byte) (list []jsonrpc.Message, err error) {
 
 // notJSONRPC is the most common fault of new servers: they print to standard output,
 // where messages belong.
-func notJSONRPC(data []byte, r *Redactor) error {
+func notJSONRPC(data []byte, r *redact.Redactor) error {
 	return fmt.Errorf("the server sent something that is not a JSON-RPC message: %s", excerpt(data, r))
 }
 
 // excerpt is the beginning of a text on one line, without credentials; "" if there is
 // no text. Credentials are removed first: half of one would not be found.
-func excerpt(data []byte, r *Redactor) string {
+func excerpt(data []byte, r *redact.Redactor) string {
 	text := strings.Join(strings.Fields(strings.ToValidUTF8(r.Text(string(data)), "�")), " ")
 	if text == "" {
 		return ""
@@ -308,7 +309,7 @@ func (t *tail) Write(piece []byte) (int, error) {
 
 // last is the end of what was printed, without credentials, as much as a person wants to
 // read in a message; whole lines if that is possible.
-func (t *tail) last(r *Redactor) string {
+func (t *tail) last(r *redact.Redactor) string {
 	t.mu.Lock()
 	text := string(t.kept)
 	t.mu.Unlock()

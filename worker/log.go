@@ -2,7 +2,6 @@ package worker
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/redact"
 )
 
 // What of a text the readable log shows, in runes.
@@ -125,23 +125,12 @@ func cutRunes(s string, most int) (string, int) {
 
 // redaction replaces what no log, event or result may hold.
 func redaction(given func([]byte) []byte, secrets map[string]string) func([]byte) []byte {
-	type pair struct{ secret, name []byte }
-	var pairs []pair
-	for name, secret := range secrets {
-		if len(secret) >= 8 { // shorter ones cannot be told from other text
-			pairs = append(pairs, pair{[]byte(secret), []byte("$env:" + name)})
-		}
-	}
+	own := redact.New(secrets)
 	return func(b []byte) []byte {
 		if given != nil {
 			b = given(b)
 		}
-		for _, p := range pairs {
-			if bytes.Contains(b, p.secret) {
-				b = bytes.ReplaceAll(b, p.secret, p.name)
-			}
-		}
-		return b
+		return own.Bytes(b)
 	}
 }
 

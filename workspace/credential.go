@@ -3,11 +3,11 @@ package workspace
 import (
 	"cmp"
 	"math"
-	"net/url"
 	"regexp"
 	"strings"
 
 	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/redact"
 )
 
 // secretShapes are texts that are credentials whatever name they stand under.
@@ -71,7 +71,7 @@ func conceal(message string) string {
 // IsCredential reports whether a variable holds a credential, by its name or by the
 // form of its value.
 func IsCredential(name, value string) bool {
-	return speaksOfCredentials(name) || Password(value) != "" || looksRandom(value) || conceal(value) != value
+	return speaksOfCredentials(name) || redact.Password(value) != "" || looksRandom(value) || conceal(value) != value
 }
 
 // credentialName are the words by which a name says that its value is secret.
@@ -144,14 +144,4 @@ func looksRandom(text string) bool {
 		bits -= p * math.Log2(p)
 	}
 	return len(kinds) == 3 && bits > 4
-}
-
-// Password is the password in a URL; "" if text is not a URL or has no password.
-func Password(text string) string {
-	u, err := url.Parse(text)
-	if err != nil || u.User == nil {
-		return ""
-	}
-	p, _ := u.User.Password()
-	return p
 }

@@ -9,18 +9,19 @@ import (
 
 	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/redact"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
 // ReferencePrefix begins a reference to a variable of our environment.
-const ReferencePrefix = "$env:"
+const ReferencePrefix = redact.Prefix
 
 var referenceForm = regexp.MustCompile(`\$env:([A-Za-z_][A-Za-z0-9_]*)`)
 
 // LeastSecret is the length from which a value can be found again in what a
 // server says. A shorter one would be replaced where it stands by chance, so that
 // it is refused instead.
-const LeastSecret = 8
+const LeastSecret = redact.Least
 
 // CodeEnvMissing is the code of a variable that is referred to and not set.
 const CodeEnvMissing = "env_missing"

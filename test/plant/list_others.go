@@ -1,5 +1,7 @@
 package main
 
+const secretsAreFound = "A credential that it echoes is redacted, in the encodings that are common"
+
 // Bugs against promises of other pages.
 var others = []bug{
 	{
@@ -11,20 +13,52 @@ var others = []bug{
 		suites: []suite{themes("long")},
 	},
 	{
-		id: "secret-in-two-pieces", page: "security.md", says: "A credential that it echoes is redacted, in the encodings that are common",
+		id: "secret-in-two-pieces", page: "security.md", says: secretsAreFound,
 		slip:   "redacts each piece of what a program prints by itself",
-		file:   "tool/redact.go",
-		old:    "\tclean, s.held = s.redactor.scan(s.held+piece, false)",
-		new:    "\tclean, s.held = s.redactor.scan(piece, true)",
-		suites: []suite{tests("tool", "TestCredentialIsFoundAcrossPieces")},
+		file:   "redact/redact.go",
+		old:    "\tclean, s.held = s.Redactor.scan(s.held+piece, false)",
+		new:    "\tclean, s.held = s.Redactor.scan(piece, true)",
+		suites: []suite{tests("redact", "TestCredentialIsFoundAcrossPieces")},
 	},
 	{
-		id: "secret-in-json", page: "security.md", says: "A credential that it echoes is redacted, in the encodings that are common",
+		id: "secret-in-json", page: "security.md", says: secretsAreFound,
 		slip:   "takes JSON without a backslash for clean",
-		file:   "tool/redact.go",
+		file:   "redact/redact.go",
 		old:    "bytes.IndexByte(data, '\\\\') < 0 && r.Text(string(data)) == string(data) {",
 		new:    "bytes.IndexByte(data, '\\\\') < 0 {",
-		suites: []suite{tests("tool", "TestRedactedJSONIsJSON|TestCredentialIsFoundInEveryForm|TestCredentialIsNeverKept")},
+		suites: []suite{tests("redact", "TestRedactedJSONIsJSON|TestCredentialIsFoundInEveryForm"), tests("tool", "TestCredentialIsNeverKept")},
+	},
+	{
+		id: "secret-line-by-line", page: "security.md", says: secretsAreFound,
+		slip:   "looks for a key of several lines only as a whole",
+		file:   "redact/redact.go",
+		old:    "\t\tfor _, line := range lines(value) {",
+		new:    "\t\tfor _, line := range lines(value)[:0] {",
+		suites: []suite{tests("redact", "TestEveryLineOfAKeyIsFound")},
+	},
+	{
+		id: "secret-in-html", page: "security.md", says: secretsAreFound,
+		slip:   "does not read HTML",
+		file:   "redact/redact.go",
+		old:    "\tcase '&':\n\t\tr.entity(text, i)\n",
+		new:    "",
+		suites: []suite{tests("redact", "TestCredentialIsFoundInEveryForm")},
+	},
+	{
+		id: "secret-encoded-twice", page: "security.md", says: secretsAreFound,
+		slip:   "decodes base64 once",
+		file:   "redact/redact.go",
+		old:    "\tfor _, form := range once {",
+		new:    "\tfor _, form := range once[:0] {",
+		suites: []suite{tests("redact", "TestCredentialIsFoundInEveryForm")},
+	},
+	{
+		id: "secret-of-a-worker-in-json", page: "security.md", says: secretsAreFound,
+		slip:   "looks in what workers say for their credentials as they are",
+		file:   "worker/log.go",
+		old:    "\t\treturn own.Bytes(b)",
+		new:    "\t\tfor name, secret := range secrets {\n\t\t\tb = []byte(strings.ReplaceAll(string(b), secret, redact.Prefix+name))\n\t\t}\n\t\t_ = own\n\t\treturn b",
+		suites: []suite{tests("worker", "TestCredentialsOfWorkersAreFoundInEveryForm")},
 	},
 	{
 		id: "another-decision-passes", page: "commands.md", says: "The same decision again is answered with the stored one, byte for byte;",

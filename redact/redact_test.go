@@ -1,14 +1,12 @@
-package tool
+package redact
 
 import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
+	"html"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,8 +17,8 @@ import (
 const awkward = `s3cr/t "two\words" & <more>?é+=`
 
 func TestCredentialIsFoundInEveryForm(t *testing.T) {
-	r := NewRedactor(map[string]string{"TOK": awkward, "SHORT": "abc"})
-	html, _ := json.Marshal(awkward)
+	r := New(map[string]string{"TOK": awkward, "SHORT": "abc"})
+	forHTML, _ := json.Marshal(awkward)
 	inner, _ := json.Marshal(map[string]string{"token": awkward})
 	outer, _ := json.Marshal(string(inner))
 	for name, text := range map[string]string{
@@ -40,13 +38,20 @@ func TestCredentialIsFoundInEveryForm(t *testing.T) {
 		"base64 in a URL":  lined(url.QueryEscape(base64.StdEncoding.EncodeToString([]byte("ab"+awkward))), 76, "%0A"),
 		"base64 in JSON":   quoted(lined(base64.StdEncoding.EncodeToString([]byte(awkward)), 4, "\n\t")),
 		"JSON":             quoted(awkward),
-		"JSON for HTML":    string(html),
+		"JSON for HTML":    string(forHTML),
 		"JSON in JSON":     string(outer),
 		"slashes":          strings.ReplaceAll(quoted(awkward), "/", `\/`),
 		"base64":           base64.StdEncoding.EncodeToString([]byte(awkward)),
 		"base64 for URLs":  base64.RawURLEncoding.EncodeToString([]byte(awkward)),
 		"base64 after 1":   base64.StdEncoding.EncodeToString([]byte(":" + awkward)),
 		"base64 in 2 of 3": base64.StdEncoding.EncodeToString([]byte("ab" + awkward + "cd")),
+		"HTML":             html.EscapeString(awkward),
+		"HTML twice":       html.EscapeString(html.EscapeString(awkward)),
+		"HTML by number":   everyRune(awkward, "&#%d;"),
+		"HTML in hex":      everyRune(awkward, "&#x%04X;"),
+		"HTML in JSON":     quoted(html.EscapeString(awkward)),
+		"base64 twice":     base64.StdEncoding.EncodeToString([]byte(base64.StdEncoding.EncodeToString([]byte(awkward)))),
+		"base64 in base64": base64.RawURLEncoding.EncodeToString([]byte("{\"auth\": \"" + base64.StdEncoding.EncodeToString([]byte("me:"+awkward)) + "\"}")),
 	} {
 		got := r.Text(text)
 		if !strings.Contains(got, "$env:TOK") || strings.Contains(got, "s3cr") || strings.Contains(got, "cjNjci") || strings.Contains(got, "zM2Ny") || strings.Contains(got, "words") {
@@ -76,6 +81,37 @@ func lined(text string, width int, sep string) string {
 	return b.String() + text
 }
 
+func everyRune(text, format string) string {
+	var b strings.Builder
+	for _, c := range text {
+		fmt.Fprintf(&b, format, c)
+	}
+	return b.String()
+}
+
+// Of a value of several lines each is found, also where programs print them one by one.
+func TestEveryLineOfAKeyIsFound(t *testing.T) {
+	key := "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\nMzEfYyjiWA4R4/M2bS1GB4t7NXp98C3SC6dVMvDuictGeurT8jNbvJZHtCSuYEvu\nq83Wb\n-----END PRIVATE KEY-----\n"
+	for name, value := range map[string]string{"lines": key, "lines of Windows": strings.ReplaceAll(key, "\n", "\r\n"), "escaped": strings.ReplaceAll(key, "\n", `\n`),
+		"in JSON": `{"type": "account", "private_key": "` + strings.ReplaceAll(key, "\n", `\n`) + `"}`} {
+		r := New(map[string]string{"KEY": value})
+		for line := range strings.Lines(key) {
+			got := r.Text("stderr: " + line)
+			if secret := len(line) > leastLine && line[0] != '-'; secret != strings.Contains(got, "$env:KEY") {
+				t.Errorf("%s: %q became %q", name, line, got)
+			}
+		}
+		for _, whole := range []string{value, quoted(value), html.EscapeString(value)} {
+			if got := r.Text("<" + whole + ">"); got != "<$env:KEY>" {
+				t.Errorf("%s: it became %q", name, got)
+			}
+		}
+		if got := r.Text(strings.ReplaceAll(key, "\n", "\n    ")); strings.Contains(got, "MIIE") || strings.Contains(got, "MzEf") {
+			t.Errorf("%s: indented it became %q", name, got)
+		}
+	}
+}
+
 func everyByte(text, format string) string {
 	var b strings.Builder
 	for i := range len(text) {
@@ -86,9 +122,10 @@ func everyByte(text, format string) string {
 
 // In whatever form and wherever it is cut, a credential is found.
 func TestCredentialIsFoundAcrossPieces(t *testing.T) {
-	r := NewRedactor(map[string]string{"TOK": awkward, "EMOJI": "pass-\U0001F600-word"})
+	r := New(map[string]string{"TOK": awkward, "EMOJI": "pass-\U0001F600-word"})
 	for _, form := range []string{awkward, url.QueryEscape(awkward), everyByte(awkward, "%%%02X"), quoted(quoted(awkward)),
 		lined(base64.StdEncoding.EncodeToString([]byte(awkward)), 9, "\r\n"), quoted(lined(base64.StdEncoding.EncodeToString([]byte("y"+awkward)), 9, "\r\n")),
+		html.EscapeString(html.EscapeString(awkward)), everyRune(awkward, "&#%d;"),
 		"pass-\U0001F600-word", `pass-\ud83d\ude00-word`, `pass-\\uD83D\\uDE00-word`} {
 		whole := "before " + form + " after"
 		want := r.Text(whole)
@@ -96,13 +133,13 @@ func TestCredentialIsFoundAcrossPieces(t *testing.T) {
 			t.Errorf("%s became %s", whole, want)
 		}
 		for size := 1; size < len(whole); size++ {
-			s, got := stream{redactor: r}, ""
+			s, got := Stream{Redactor: r}, ""
 			for rest := whole; rest != ""; {
 				n := min(size, len(rest))
-				got += s.next(rest[:n])
+				got += s.Next(rest[:n])
 				rest = rest[n:]
 			}
-			if got += s.rest(); got != want {
+			if got += s.Rest(); got != want {
 				t.Errorf("%s in pieces of %d became %s", whole, size, got)
 			}
 		}
@@ -111,10 +148,10 @@ func TestCredentialIsFoundAcrossPieces(t *testing.T) {
 
 // What only resembles a credential stays as it is, and is not waited for.
 func TestWhatIsNoCredentialStays(t *testing.T) {
-	r := NewRedactor(map[string]string{"TOK": "s3cret-token", "BACK": `a\\b\c\"d%25e+f`})
-	for _, text := range []string{"s3cret-toke", "s3cret token", "%73%33cret-toke%6", `s3cret\`, "100 %, 50%2", `C:\Users\x`, "a\\b", "+++ %% \\\\"} {
-		s := stream{redactor: r}
-		if got := s.next(text) + s.rest(); got != text || r.Text(text) != text {
+	r := New(map[string]string{"TOK": "s3cret-token", "BACK": `a\\b\c\"d%25e+f`})
+	for _, text := range []string{"s3cret-toke", "s3cret token", "%73%33cret-toke%6", `s3cret\`, "s3cret&amp;", "&amp &lt;;&", "&#115;3cret-toke&#", "100 %, 50%2", `C:\Users\x`, "a\\b", "+++ %% \\\\"} {
+		s := Stream{Redactor: r}
+		if got := s.Next(text) + s.Rest(); got != text || r.Text(text) != text {
 			t.Errorf("%s became %s, %s", text, got, r.Text(text))
 		}
 	}
@@ -127,7 +164,7 @@ func TestWhatIsNoCredentialStays(t *testing.T) {
 
 // JSON stays JSON, and keeps its bytes where there is no credential.
 func TestRedactedJSONIsJSON(t *testing.T) {
-	r := NewRedactor(map[string]string{"TOK": awkward, "PIN": "12345678"})
+	r := New(map[string]string{"TOK": awkward, "PIN": "12345678"})
 	every := ""
 	for _, c := range awkward {
 		every += strings.ReplaceAll(`\u`+string([]byte{hexDigit(c >> 12), hexDigit(c >> 8), hexDigit(c >> 4), hexDigit(c)}), " ", "0")
@@ -158,7 +195,7 @@ func FuzzRedact(f *testing.F) {
 	f.Add([]byte(`"czNjcmV0LXRva2Vu"`), uint8(1))
 	f.Add([]byte(`s3cret-tokes3cret-token`), uint8(5))
 	f.Add([]byte(`{"\u0073\u0033\u0063\u0072\u0065\u0074\u002d\u0074\u006f\u006b\u0065\u006e":12345678}`), uint8(7))
-	r := NewRedactor(map[string]string{"TOK": "s3cret-token", "PIN": "12345678"})
+	r := New(map[string]string{"TOK": "s3cret-token", "PIN": "12345678"})
 	f.Fuzz(func(t *testing.T, data []byte, piece uint8) {
 		got := r.Bytes(bytes.Clone(data))
 		if json.Valid(data) {
@@ -173,14 +210,14 @@ func FuzzRedact(f *testing.F) {
 				t.Errorf("%q became %q", data, got)
 			}
 		}
-		s := stream{redactor: r}
+		s := Stream{Redactor: r}
 		var out strings.Builder
 		for rest := string(data); rest != ""; {
 			n := min(len(rest), int(piece)+1)
-			out.WriteString(s.next(rest[:n]))
+			out.WriteString(s.Next(rest[:n]))
 			rest = rest[n:]
 		}
-		out.WriteString(s.rest())
+		out.WriteString(s.Rest())
 		if strings.Contains(out.String(), "s3cret-token") || strings.Contains(out.String(), "czNjcmV0LXRva2Vu") {
 			t.Errorf("%q in pieces of %d became %q", data, int(piece)+1, out.String())
 		}
@@ -190,85 +227,23 @@ func FuzzRedact(f *testing.F) {
 	})
 }
 
-func TestTailKeepsTheLastWithoutCredentials(t *testing.T) {
-	last := new(tail)
-	var b strings.Builder
-	for range 20_000 {
-		b.WriteString("a line with s3cret-token in it\n")
-	}
-	b.WriteString("the end s3cret")
-	if _, err := io.Copy(last, pieces{strings.NewReader(b.String()), 1000}); err != nil {
-		t.Fatal(err)
-	}
-	if len(last.kept) > 2*keptErrors {
-		t.Errorf("%d bytes are kept", len(last.kept))
-	}
-	said := last.last(NewRedactor(map[string]string{"TOK": "s3cret-token"}))
-	if len(said) > toldErrors+3 || strings.Contains(said, "s3cret-token") || !strings.HasSuffix(said, "with $env:TOK in it\nthe end s3cret") || !strings.HasPrefix(said, "…a line") {
-		t.Errorf("it says %q", said)
-	}
-}
-
-// The digest of a folder is the one that is written down: sorted lines of path,
-// x or -, and the file's own digest.
-func TestPackageDigest(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string, mode os.FileMode) {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
-	}
-	digest := func(path string) string {
-		d, err := PackageDigest(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
-	write("b.js", "hello", 0o644)
-	write("a/run", "world", 0o755)
-	// printf 'a/run\0x\0%s\nb.js\0-\0%s\n' "$(printf world | sha256sum | cut -c-64)" "$(printf hello | sha256sum | cut -c-64)" | sha256sum
-	const want = "sha256:a85bca8453ebd39c373d787e683140f3e802f89b56bb394b8f1a37298284ea08"
-	if got := digest(dir); got != want {
-		t.Errorf("the folder has %s, want %s", got, want)
-	}
-	// printf hello | sha256sum
-	if got := digest(filepath.Join(dir, "b.js")); got != "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" {
-		t.Errorf("the file has %s", got)
-	}
-	for _, c := range []struct {
-		name   string
-		change func()
-	}{
-		{"mode", func() { _ = os.Chmod(filepath.Join(dir, "b.js"), 0o755) }},
-		{"new", func() { write("c", "", 0o644) }},
-		{"byte", func() { write("a/run", "World", 0o755) }},
-		{"rename", func() { _ = os.Rename(filepath.Join(dir, "c"), filepath.Join(dir, "d")) }},
-	} {
-		before := digest(dir)
-		c.change()
-		if digest(dir) == before {
-			t.Errorf("%s: the digest is the same", c.name)
-		}
-	}
-	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := PackageDigest(dir); err == nil || !strings.Contains(err.Error(), "link is a link") {
-		t.Errorf("a link is %v", err)
-	}
-}
-
 // The credential of a URL is one by itself, too.
 func TestPasswordOfAURLIsFoundAlone(t *testing.T) {
-	r := NewRedactor(map[string]string{"DB": "postgres://me:hunter2-long@db/x"})
+	r := New(map[string]string{"DB": "postgres://me:hunter2-long@db/x"})
 	for _, text := range []string{"postgres://me:hunter2-long@db/x", "login with hunter2-long failed", base64.StdEncoding.EncodeToString([]byte("me:hunter2-long"))} {
 		if got := r.Text(text); !strings.Contains(got, "$env:DB") || strings.Contains(got, "hunter2-long") {
 			t.Errorf("%s became %s", text, got)
+		}
+	}
+}
+
+func BenchmarkText(b *testing.B) {
+	r := New(map[string]string{"TOK": awkward, "KEY": "sk-ant-0123456789abcdefghijklmnopqrstuvwxyz"})
+	text := strings.Repeat("A line of what programs print: https://host/path?a=b&c=d {\"x\": \"y\\n\"}\n", 1000)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if r.Text(text) != text {
+			b.Fatal("it is another")
 		}
 	}
 }
