@@ -17,6 +17,6 @@ type FolderTrust struct {
 // Refusal is why nothing is started or sent in a workspace that is not trusted.
 func (t FolderTrust) Refusal() error {
 	return Errorf(WorkspaceUntrusted, "%s is not trusted: %s", t.Workspace, t.Why).
-		WithHint("whoever owns the workspace looks at what it would start, and trusts it").
+		WithHint("its owner has to trust it first").
 		WithCommand("`tipstaff trust --workspace %s` shows what that is, and asks", ShellWord(t.Workspace))
 }

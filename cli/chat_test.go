@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -463,7 +464,7 @@ func (k *talks) prompts(t *testing.T, ctx context.Context, code int, keys ...str
 	t.Helper()
 	raw := 0
 	k.terminal()
-	k.vars["HOME"] = t.TempDir()
+	k.env.History = filepath.Join(t.TempDir(), "history")
 	k.env.Raw = func() (func(), error) {
 		raw++
 		return func() { raw-- }, nil
@@ -530,7 +531,7 @@ error: /run takes nothing after it
 			sessions = append(sessions, fmt.Sprint(doc["session"]))
 		}
 		equal(t, "sessions", strings.Join(sessions, " "), "<nil> "+sessionA+" <nil>")
-		history, err := os.ReadFile(k.vars["HOME"] + "/.local/state/tipstaff/history")
+		history, err := os.ReadFile(k.env.History)
 		if err != nil {
 			t.Fatal(err)
 		}

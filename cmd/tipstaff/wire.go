@@ -564,10 +564,10 @@ func (f *firstRun) made(ctx context.Context, req tipstaff.ValidateRequest) error
 	if f.begin == nil {
 		return nil
 	}
-	if _, err := f.Service.Validate(ctx, req); err != nil {
+	if err := f.trusted(); err != nil {
 		return err
 	}
-	if err := f.trusted(); err != nil {
+	if _, err := f.Service.Validate(ctx, req); err != nil {
 		return err
 	}
 	svc, err := f.begin()
