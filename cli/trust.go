@@ -70,16 +70,15 @@ func (o *trustOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(t.Starts) > 0 && t.Since.IsZero() { // also where every workspace is trusted: so it will be without that
-		if !o.json {
-			printTrust(o.out, t, o.env.colored(o.env.StdoutTTY))
+	if len(t.Starts) > 0 && !o.json {
+		printTrust(o.out, t, o.env.colored(o.env.StdoutTTY))
+	}
+	recorded := len(t.Starts) == 0 || !t.Since.IsZero() // where every workspace is trusted this one need not be
+	if !recorded && (o.yes || !o.json && o.attended() && o.asksTrust(ctx)) {
+		if err := o.env.Trust.Record(t); err != nil {
+			return err
 		}
-		if o.yes || !o.json && o.attended() && o.asksTrust(ctx) {
-			if err := o.env.Trust.Record(t); err != nil {
-				return err
-			}
-			t.Trusted, t.Why = true, ""
-		}
+		t.Trusted, t.Why = true, ""
 	}
 	if err := ctx.Err(); err != nil {
 		return err
