@@ -180,6 +180,7 @@ var figures = []struct {
 	{"channel", measureChannel},
 	{"worktree", measureWorktree},
 	{"launch", measureLaunch},
+	{"trust", measureTrust},
 	{"site", measureSite},
 	{"page", measurePage},
 	{"scale", measureScale},
