@@ -54,7 +54,7 @@ func TestARefusedCommandBeginsAnewWhenItsFolderIsTrusted(t *testing.T) {
 		t.Errorf("%d starts, recorded %v", *starts, f.recorded)
 	}
 	told := b.err.String()
-	if !strings.Contains(told, `server \x1b[2Ks starts run`) || strings.Contains(told, "is not trusted") || !strings.Contains(told, "it went on") {
+	if !strings.Contains(told, `server \u001b[2Ks starts run`) || strings.Contains(told, "is not trusted") || !strings.Contains(told, "it went on") {
 		t.Errorf("it says\n%s", told)
 	}
 }

@@ -1,7 +1,7 @@
 package main
 
 const (
-	securityPage   = "docs/security.md"
+	securityPage   = "security.md"
 	cloneIsRefused = "A command that would start or send something asks once at a terminal, and is refused elsewhere (`workspace_untrusted`, exit code 3); no run is made or driven on."
 	looksStart     = "Commands that look start nothing and send nothing."
 	listIsTrusted  = "What is trusted is this list in this folder: one that has changed asks again and shows the difference, and so does a folder that was moved, or took the place of another."

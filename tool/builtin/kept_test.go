@@ -25,7 +25,7 @@ func TestWhatIsKeptForTheUserIsNotForTools(t *testing.T) {
 		return err
 	}
 	const in = ".local/state/tipstaff/"
-	for _, path := range []string{in + "trust", in + "serve.token", in + "new/token", in + "worktrees", "link/trust", "link/new"} {
+	for _, path := range []string{in + "trust", in + "serve.token", in + "new/token", "link/trust", "link/new"} {
 		if err := writes(path); !errors.Is(err, errOwnFolder) {
 			t.Errorf("%s is written: %v", path, err)
 		}
