@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
-	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/store/files"
 	"github.com/tipstaff/tipstaff/tool"
@@ -229,7 +228,7 @@ func read(name string) (record, error) {
 		err = fmt.Errorf("it has more than %d MiB", maxRecord>>20)
 	}
 	if err == nil {
-		err = document.UnmarshalStrict(text, &r)
+		err = json.Unmarshal(text, &r)
 	}
 	if err == nil && r.Version != 1 {
 		err = fmt.Errorf("it has version %d, and this Tipstaff reads 1", r.Version)
