@@ -25,7 +25,7 @@ var levels = map[string]int{
 	".":     0, "flow": 0, "journal": 0, "document": 0, "docs/prompts": 0, "redact": 0,
 	"tool": 1, "tool/builtin": 1, "workspace": 1, "supervisor": 1, "worker": 1, "skill": 1, "policy": 1, "policy/sqlguard": 1, "policy/shellguard": 1, "cortex": 1, "delivery": 1, "pb": 1,
 	"plan": 2, "pipeline": 2, "agent": 2, "store": 2, "store/files": 2, "store/bucket": 2, "process": 2,
-	"runner": 3, "telemetry": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,
+	"trust": 3, "runner": 3, "telemetry": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,
 	"cli": 4, "rpc": 4, "web": 4, "web/page": 4, "mcpserver": 4, "e2e": 4, "test/cmdtest": 4,
 	"cmd/tipstaff": 5, "cmd/bench": 5, "test/mcp": 5, "test/clis": 5, "test/grpc": 5, "test/control": 5, "test/scale": 5, "test/mutate": 5, "test/suite": 5, "test/licenses": 5, "test/webtest": 5, "test/pgtest": 5, "examples/fileserver": 5, "test/golden/client": 5, "test/plant": 5,
 }

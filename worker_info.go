@@ -40,3 +40,7 @@ type WorkerCheck struct {
 
 // Bound reports whether work comes to the worker without being given to it by name.
 func (w WorkerInfo) Bound() bool { return len(w.Roles) > 0 }
+
+// WorkerNotLookedAt is the trouble of a worker whose CLI is not started, because its workspace is
+// not trusted.
+const WorkerNotLookedAt = "not looked at: untrusted"

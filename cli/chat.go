@@ -100,6 +100,9 @@ func (o *chatOptions) run(ctx context.Context, args []string) error {
 	case o.lists:
 		return (&sessionsOptions{app: o.app, kind: kindChat}).list(ctx)
 	case len(args) == 0 && o.attended():
+		if err := o.mustTrust(); err != nil { // nothing is to be typed for nothing
+			return err
+		}
 		return o.prompt(ctx)
 	}
 	message, err := o.message(ctx, args)

@@ -73,6 +73,11 @@ func (a *app) decide(ctx context.Context, ref string, req tipstaff.DecideRequest
 	if req.Answer, err = a.answer(req.Action, answer); err != nil {
 		return err
 	}
+	if resume {
+		if err := a.mustTrust(); err != nil {
+			return err
+		}
+	}
 	svc, id, err := a.openRun(ctx, ref, toWrite)
 	if err != nil {
 		return err

@@ -188,6 +188,9 @@ func (o *resumeOptions) run(ctx context.Context, ref string) error {
 	p := o.newPrompter(o.unattended || o.detach || o.with == "-")
 	var corrected tipstaff.Corrected
 	if correction != nil {
+		if err := o.mustTrust(); err != nil {
+			return err
+		}
 		correction.Run = id
 		if corrected, err = svc.Correct(ctx, *correction); err != nil {
 			return err

@@ -62,6 +62,8 @@ type Env struct {
 	// Starter is the text of a tipstaff.yaml to begin with, and the variable that must be
 	// set before it is of use; "": none.
 	Starter func() (text []byte, missing string)
+	// Trust keeps which workspaces their user trusts. nil: all are.
+	Trust Trust
 	// Tools looks after the tools of a workspace. It opens no store.
 	Tools func(workspace string) (tipstaff.Tools, error)
 	// ListWorkers is every worker of a workspace, by name: also those whose CLI is not

@@ -73,6 +73,9 @@ func (o *forkOptions) run(ctx context.Context, ref string) error {
 		return err
 	}
 	req, err := o.request(id)
+	if err == nil && o.resume {
+		err = o.mustTrust()
+	}
 	if err != nil {
 		return err
 	}

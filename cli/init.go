@@ -20,7 +20,7 @@ func newInit(a *app) *cobra.Command {
 		Long: `Write a tipstaff.yaml, with comments, that lets an agent read the files of DIR: with
 the models of vendors whose keys are in the environment. DIR is made if need be; in a
 git repository .tipstaff/ is added to its .gitignore. An existing tipstaff.yaml stays as
-it is.`,
+it is. What init has written is trusted (tipstaff trust).`,
 		Example: "  tipstaff init\n  tipstaff init ~/notes",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -59,6 +59,9 @@ func (a *app) init() error {
 	}
 	if done.GitIgnore, err = ignoreStore(dir); err != nil {
 		return err
+	}
+	if err := a.accept(); err != nil { // it can be trusted later
+		a.report(err)
 	}
 	return a.print(done, func() {
 		fmt.Fprintln(a.out, "wrote "+clean(done.File))

@@ -21,24 +21,40 @@ import (
 // interrupts: a command that drives a run waits until the drive, which cmd stops
 // by a context of its own, has come to rest, and says how to resume it.
 func Main(ctx context.Context, args []string, env *Env) int {
-	a := &app{
-		env: env,
-		out: &output{w: env.Stdout},
-		err: &output{w: env.Stderr},
-	}
 	ctx = tipstaff.WithCaller(ctx, tipstaff.Caller{
 		Surface:   "cli",
 		User:      "local",
 		Principal: "local:cli",
 		Client:    "tipstaff/" + env.Version.Version,
 	})
-	root := newRoot(a)
-	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	if err != nil && !a.began {
-		err = a.misused(args, err)
+	for {
+		a := &app{
+			env: env,
+			out: &output{w: env.Stdout},
+			err: &output{w: env.Stderr},
+		}
+		root := newRoot(a)
+		root.SetArgs(args)
+		err := root.ExecuteContext(ctx)
+		if err != nil && !a.began {
+			err = a.misused(args, err)
+		}
+		if !a.trustsNow(ctx, err) || !a.close() {
+			return a.finish(ctx, err)
+		}
 	}
-	return a.finish(ctx, err)
+}
+
+// close closes what was opened, so that the command can begin anew.
+func (a *app) close() bool {
+	if a.session == nil {
+		return true
+	}
+	err := a.session.Close()
+	if a.session = nil; err != nil {
+		a.report(err)
+	}
+	return err == nil
 }
 
 // app is what the commands of one invocation share.
@@ -47,9 +63,11 @@ type app struct {
 	out, err *output
 	session  Session
 	began    bool // flags and arguments were accepted
+	alone    bool // nobody is to be asked
 
 	// Flags of every command.
 	json       bool
+	trustAll   bool // every workspace
 	strict     bool // of those that drive runs: one that ends partial has failed
 	workspace  string
 	server     string   // address of a daemon whose runs are meant; "": those of the workspace
@@ -197,6 +215,7 @@ Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, one object a line")
+	root.PersistentFlags().BoolVar(&a.trustAll, "trust", false, "start what the workspace names though nobody has trusted it: for CI and containers (default $TIPSTAFF_TRUST)")
 	root.PersistentFlags().StringVar(&a.workspace, "workspace", "", "folder with tipstaff.yaml and .tipstaff/ (default $TIPSTAFF_WORKSPACE, else the current one)")
 	root.PersistentFlags().StringVar(&a.serverFlag, "server", "", "the runs of a tipstaff serve at this `address`, like 127.0.0.1:50051 (default $TIPSTAFF_SERVER, else those of the workspace)")
 	root.PersistentFlags().StringVar(&a.store, "store", "", "the `address` of a Postgres database with the runs, like postgres://user@host/name (default $TIPSTAFF_STORE, else the workspace has them)")
@@ -205,7 +224,7 @@ Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
 	_ = root.MarkPersistentFlagDirname("workspace") // fails only for a flag that is not there
 	root.AddCommand(
 		newRun(a), newDo(a), newChat(a), newLs(a), newShow(a), newEvents(a), newWatch(a), newDecide(a), newResume(a), newTask(a),
-		newCancel(a), newFork(a), newVerify(a), newReplay(a), newExport(a), newMemory(a), newSkills(a), newTools(a), newWorkers(a), newSessions(a), newClassify(a), newServe(a), newMCP(a), newE2E(a), newInit(a), newDoctor(a), newBackup(a), newStore(a), newVersion(a), newExec(a),
+		newCancel(a), newFork(a), newVerify(a), newReplay(a), newExport(a), newMemory(a), newSkills(a), newTools(a), newWorkers(a), newSessions(a), newClassify(a), newServe(a), newMCP(a), newE2E(a), newInit(a), newTrust(a), newDoctor(a), newBackup(a), newStore(a), newVersion(a), newExec(a),
 	)
 	root.InitDefaultCompletionCmd()
 	a.prepare(root)
@@ -262,6 +281,11 @@ var remoteCommands = []string{"run", "do", "chat", "ls", "show", "events", "watc
 // begin is called when flags and arguments were accepted.
 func (a *app) begin(cmd *cobra.Command) error {
 	a.began = true
+	if a.trustAll && a.env.Trust != nil {
+		if err := a.env.Trust.Everywhere(); err != nil {
+			return err
+		}
+	}
 	return a.chooseServer(cmd)
 }
 

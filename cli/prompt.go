@@ -40,7 +40,7 @@ func (a *app) attended() bool { return a.env.StdinTTY && a.env.StderrTTY }
 
 // newPrompter is nil, so that runs are unattended, unless a person can be asked.
 func (a *app) newPrompter(unattended bool) *prompter {
-	if unattended || !a.attended() {
+	if a.alone = unattended; unattended || !a.attended() {
 		return nil
 	}
 	return a.prompterOn(tipstaff.NewLineReader(a.env.Stdin), a.err)

@@ -330,6 +330,9 @@ func (o *taskOptions) goOn(ctx context.Context, svc tipstaff.Service, t tipstaff
 		return o.refuseWaiting(ctx, svc, t)
 	}
 	if req.Action != "" {
+		if err := o.mustTrust(); err != nil {
+			return err
+		}
 		if _, err := svc.Decide(ctx, req); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ func newToolsPin(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pin [SERVER…]",
 		Short: "Compare servers with tipstaff.lock, and lock what they list",
-		Long: `Start or connect to the servers, compare what they list with tipstaff.lock, show
+		Long: `Start or connect to the servers, if the workspace is trusted, compare what they list with tipstaff.lock, show
 every difference, and ask. If you allow it the lock is written; from then on calls
 are refused when a definition is another than the one you have seen.
 
@@ -35,7 +35,7 @@ Exit code 3: something differs and was not locked, or a tool cannot be locked.`,
 		},
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "write nothing: only say whether something differs")
-	cmd.Flags().BoolVar(&yes, "yes", false, "accept what the servers list without being asked")
+	cmd.Flags().BoolVar(&yes, "yes", false, "trust the workspace, and accept what the servers list, without being asked")
 	return cmd
 }
 
@@ -45,6 +45,11 @@ func (a *app) pin(ctx context.Context, servers []string, check, yes bool) error 
 		return err
 	}
 	p := a.newPrompter(check || yes || a.json)
+	if yes {
+		if err := a.accept(); err != nil {
+			return err
+		}
+	}
 	r, err := tools.Compare(ctx, servers)
 	if err != nil {
 		return err
@@ -53,7 +58,7 @@ func (a *app) pin(ctx context.Context, servers []string, check, yes bool) error 
 		printPins(a.out, r, a.env.colored(a.env.StdoutTTY))
 	}
 	if len(r.Changes) > 0 && (yes || p != nil && p.allows(ctx)) {
-		if err := tools.Pin(ctx, r); err != nil {
+		if err := a.lock(ctx, tools, r); err != nil {
 			return err
 		}
 		r.Written = true
@@ -81,6 +86,26 @@ func (a *app) pin(ctx context.Context, servers []string, check, yes bool) error 
 		return status(exitRefused)
 	}
 	return nil
+}
+
+// accept trusts the workspace: whoever accepts what its servers list has them started.
+func (a *app) accept() error {
+	if a.env.Trust == nil {
+		return nil
+	}
+	t, err := a.env.Trust.Of(a.workspaceDir())
+	if err != nil || t.Trusted {
+		return err
+	}
+	return a.env.Trust.Record(t)
+}
+
+// lock writes the lock that was accepted. The workspace stays trusted with it.
+func (a *app) lock(ctx context.Context, tools tipstaff.Tools, r tipstaff.PinReport) error {
+	if err := tools.Pin(ctx, r); err != nil || a.env.Trust == nil {
+		return err
+	}
+	return a.env.Trust.Locked(a.workspaceDir())
 }
 
 // printPins shows what would be locked: server by server, tool by tool, member by
@@ -213,7 +238,7 @@ func startOrPin[T any](ctx context.Context, a *app, p *prompter, start func() (T
 		fmt.Fprintln(a.err, "nothing is written, and nothing was started")
 		return started, status(exitCode(err))
 	}
-	if err := tools.Pin(ctx, report); err != nil {
+	if err := a.lock(ctx, tools, report); err != nil {
 		return started, err
 	}
 	return start()

@@ -36,10 +36,18 @@ func newWorkersList(a *app) *cobra.Command {
 			}
 			return printTable(a, list, "NAME\tTYPE\tBINARY\tVERSION\tPOSTURE\tSET IN\tROLES", func(w tipstaff.WorkerInfo) string {
 				return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s", clean(w.Name), w.Type, clean(cmp.Or(w.Binary, w.Command+" (not found)")),
-					clean(cmp.Or(w.Version, "-")), w.Posture, w.Set, clean(boundRoles(w.Roles)))
+					clean(shownVersion(w)), w.Posture, w.Set, clean(boundRoles(w.Roles)))
 			})
 		},
 	}
+}
+
+// shownVersion is the version of a worker's CLI, or why nobody asked for it.
+func shownVersion(w tipstaff.WorkerInfo) string {
+	if w.Trouble == tipstaff.WorkerNotLookedAt {
+		return w.Trouble
+	}
+	return cmp.Or(w.Version, "-")
 }
 
 // boundRoles are roles with where they were bound, those of one place together.

@@ -35,6 +35,7 @@ type Listening struct {
 	TLS       bool   `json:"tls"`
 	TokenFile string `json:"token_file,omitempty"` // that holds the token, where the manifest names none
 	TakenUp   int    `json:"taken_up"`             // runs that an earlier daemon was driving
+	Untrusted string `json:"untrusted,omitempty"`  // why runs wait: the workspace is not trusted
 	// Page is where people open the web page, with a code that signs them in where the
 	// daemon made the token itself. nil: there is no page.
 	Page func() string `json:"-"`
@@ -77,6 +78,9 @@ signal stops at once.`,
 			o.Open, o.JSON = OpenOptions{Workspace: a.workspaceDir(), Store: a.storeAddress(), Blobs: a.blobsAddress(), Engine: a.engineAddress(), Skills: a.skills}, a.json
 			if link {
 				return a.signinLink(cmd.Context(), o)
+			}
+			if err := a.mustTrust(); err != nil && a.asksFirst() { // elsewhere it serves, and its runs wait
+				return err
 			}
 			return a.env.Serve(cmd.Context(), o, a.announce)
 		},
@@ -156,6 +160,9 @@ func (a *app) announce(l Listening) error {
 	}
 	if l.Page != nil && a.env.StderrTTY { // a code in a log would let its readers in
 		fmt.Fprintf(a.err, "the web page is at %s\n", clean(l.Page()))
+	}
+	if l.Untrusted != "" {
+		fmt.Fprintf(a.err, "runs wait: %s; they go on when it is trusted: %s\n", clean(l.Untrusted), a.invocation("trust"))
 	}
 	if l.TakenUp > 0 {
 		fmt.Fprintf(a.err, "%s taken up again\n", plural(l.TakenUp, "run"))

@@ -236,7 +236,7 @@ func TestCommandsAndFlagsAreListed(t *testing.T) {
 		}
 		text := section(t, "commands.md", "## "+name)
 		for _, flag := range helpFlag.FindAllStringSubmatch(help(t, name), -1) {
-			everywhere := slices.Contains([]string{"help", "json", "workspace", "store", "blobs", "engine", "server"}, flag[1])
+			everywhere := slices.Contains([]string{"help", "json", "workspace", "store", "blobs", "engine", "server", "trust"}, flag[1])
 			if !strings.Contains(text, "`--"+flag[1]) && !everywhere {
 				t.Errorf("commands.md: %s has a flag --%s", name, flag[1])
 			}

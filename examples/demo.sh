@@ -25,7 +25,8 @@ cp -R "$here/tipstaff.yaml" "$here/hello.yaml" "$here/post.yaml" "$here/post.sh"
 cp "$server" "$workspace/agent/fileserver"
 mkdir -p "$workspace/agent/out"
 cd "$workspace"
-export PATH="$workspace/bin:$PATH" XDG_STATE_HOME="$workspace/state"
+# The folder is a copy of this repository's own: nobody need be asked whether to trust it.
+export PATH="$workspace/bin:$PATH" XDG_STATE_HOME="$workspace/state" TIPSTAFF_TRUST=1
 unset TIPSTAFF_WORKSPACE
 
 say() { printf '\n-- %s\n' "$*"; }

@@ -36,6 +36,9 @@ type here struct {
 	lock     *tool.Lock
 	tools    *tool.Registry
 	err      error // it cannot be read
+	// untrusted is why nothing is to be started here; "": its user trusts the workspace, or it
+	// cannot be read.
+	untrusted string
 }
 
 // unable are the runs that this server leaves to others, for as long as its workspace stays
@@ -79,12 +82,20 @@ func (r *Runner) here() *here {
 	if r.Policy != "" {
 		h.files = append(h.files, r.Policy)
 	}
+	if r.State != "" {
+		h.files = append(h.files, filepath.Join(r.State, workspace.TrustFile))
+	}
 	h.stamp = stamped(h.files) // before they are read: what changes meanwhile is read again
 	if h.manifest, h.err = r.manifest(); h.manifest == nil && h.err == nil && r.Implicit != nil {
 		h.manifest, _ = r.implicit() // without one runs that need it are left to others
 	}
 	if h.err == nil {
 		h.lock, h.err = r.lock()
+	}
+	if h.err == nil {
+		if err := r.trusts(h.manifest, h.lock); err != nil {
+			h.untrusted = fmt.Sprintf("%s: %v", tipstaff.CodeOf(err), err)
+		}
 	}
 	if h.err == nil && h.manifest != nil {
 		more := h.manifest.Obeys()
@@ -119,6 +130,8 @@ func (r *Runner) lacks(c *common) string {
 		return fmt.Sprintf("it was begun with the key %s, and this machine has %s in .tipstaff/keys", c.draft.Keys.Executor.ID(), r.Keys.Executor.ID())
 	case h.err != nil:
 		return h.err.Error()
+	case h.untrusted != "":
+		return h.untrusted
 	case frozen == nil:
 		return ""
 	case h.manifest == nil:
@@ -273,6 +286,9 @@ func (r *Runner) declinesSome() bool {
 // Lacks says what this server does not have of what runs need that wait for others, and how
 // many wait.
 func (r *Runner) Lacks() (runs int, why []string) {
+	if untrusted := r.Untrusted(); untrusted != "" {
+		why = append(why, untrusted)
+	}
 	r.unable.mu.Lock()
 	defer r.unable.mu.Unlock()
 	for _, l := range r.unable.runs {

@@ -49,7 +49,7 @@ func (r *Runner) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipstaff
 	if started, found, err := r.madeBefore(ctx, req.Key, digest); found || err != nil {
 		return started, err
 	}
-	if err := r.roomFor(ctx, userOf(ctx), req.Detach); err != nil {
+	if err := r.mayBegin(ctx, userOf(ctx), req.Detach); err != nil {
 		return tipstaff.Started{}, err
 	}
 	var err error

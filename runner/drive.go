@@ -55,8 +55,10 @@ func (r *Runner) begin(run string, p program, who person) (*active, error) {
 		own = r.queue.enter(run, p.shared().draft.User)
 	}
 	go func() {
-		r.noteQueued(run, own)
-		if own.await(a.ctx) {
+		if held, waits := own.waits(); waits {
+			r.noteQueued(run, own.line.user, held)
+		}
+		if own.await(a.ctx) && (who.ending || r.awaitTrust(a.ctx, run, p)) {
 			a.driven = r.drive(run, p, a, who)
 			own.leave()
 		} else {

@@ -58,11 +58,14 @@ func (d *drive) environ(p program) (*Environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	manifest = r.narrowed(manifest, c).ForRun(c.gate.Manifest)
 	lock, err := r.lock()
 	if err != nil {
 		return nil, err
 	}
+	if err := r.trusts(manifest, lock); err != nil && !d.who.ending && !r.cancelAsked(d.run) {
+		return nil, err
+	}
+	manifest = r.narrowed(manifest, c).ForRun(c.gate.Manifest)
 	markers := r.Markers(d.run, d.a.launch)
 	manager := tool.NewManager(manifest, r.Servers(manifest, r.Workspace, markers))
 	manager.Hold(lock)

@@ -210,7 +210,7 @@ func updated(u *tipstaff.DraftUpdated) flow.Draft {
 func (r *Runner) ExecuteEnvelope(ctx context.Context, req tipstaff.ExecuteRequest) (none tipstaff.Started, err error) {
 	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, bringing(brings(req.NoFiles, req.Program)))
 	if err == nil {
-		err = r.roomFor(ctx, row.User, false)
+		err = r.mayBegin(ctx, row.User, false)
 	}
 	if err != nil {
 		return none, err

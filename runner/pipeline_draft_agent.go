@@ -29,7 +29,7 @@ func (r *Runner) ExecuteAgent(ctx context.Context, req tipstaff.AgentRequest) (t
 	made := tipstaff.NewID(r.Now())
 	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, bringing(len(req.Document) > 0))
 	if err == nil {
-		err = r.roomFor(ctx, row.User, false)
+		err = r.mayBegin(ctx, row.User, false)
 	}
 	if err != nil {
 		return tipstaff.Started{}, err

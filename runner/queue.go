@@ -311,16 +311,12 @@ func (q *queue) excuse(run string) {
 	}
 }
 
-// noteQueued records that a run waits for its turn, so that everybody can see why
-// nothing happens. What cannot be recorded is no reason not to drive it: if the store
-// is at fault, the drive says so.
-func (r *Runner) noteQueued(run string, t *turn) {
-	held, waits := t.waits()
-	if !waits {
-		return
-	}
+// noteQueued records that a run waits, with so many others of its user driven, so that
+// everybody can see why nothing happens. What cannot be recorded is no reason not to drive
+// it: if the store is at fault, the drive says so.
+func (r *Runner) noteQueued(run, user string, held int) {
 	self := r.Self(r.Origin, "")
-	body := tipstaff.RunQueued{Driven: held, Places: r.MaxDriving, Principal: t.line.user, Host: self.Host,
+	body := tipstaff.RunQueued{Driven: held, Places: r.MaxDriving, Principal: user, Host: self.Host,
 		Daemon: tipstaff.ProcessIdentity{Pid: self.Pid, Start: self.Start, Boot: self.Boot, PidNS: self.PidNS}}
 	_ = r.Store.Write(context.WithoutCancel(r.Stop), run, func(tx flow.Tx) ([]flow.Draft, error) {
 		if tipstaff.State(tx.Row().State).Terminal() {

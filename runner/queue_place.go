@@ -22,13 +22,16 @@ func (r *Runner) queued(ctx context.Context, row flow.Row, fold *tipstaff.Fold) 
 	if fold.Queue != nil {
 		q.Since = fold.Queue.At
 	}
+	if q.Place > 0 || fold.Queue != nil {
+		q.Lacks = r.Untrusted()
+	}
 	if q.Place > 0 || fold.Queue == nil {
 		return standingAt(q), nil
 	}
 	places, err := r.queues.at(ctx, r)
 	q.Place = places[row.ID]
 	if r.pooled() {
-		q.Lacks = r.declines(row.ID)
+		q.Lacks = cmp.Or(q.Lacks, r.declines(row.ID))
 	}
 	if r.Pool != nil { // else a server has taken it meanwhile, and is about to drive it
 		q.Place = max(q.Place, 1)

@@ -17,7 +17,7 @@ import (
 func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipstaff.Started, error) {
 	row, err := r.openToDrive(ctx, req.Run, tipstaff.ToolRunResume, answering(req.Presence))
 	if err == nil && !r.driving(row.ID) { // else it has a place, and is busy
-		err = r.roomFor(ctx, row.User, req.Detach)
+		err = r.mayBegin(ctx, row.User, req.Detach)
 	}
 	if err != nil {
 		return tipstaff.Started{}, err

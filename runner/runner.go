@@ -46,6 +46,10 @@ type Config struct {
 	// processes carry. nil: as the manifest declares them, as processes of the run, with our
 	// environment to take credentials from.
 	Servers func(m *workspace.Manifest, dir string, env []string) map[string]tool.Server
+	// Trust refuses to have what the workspace names started or sent, of which starts is the list:
+	// its user has not agreed to it. nil: every workspace is trusted.
+	Trust func(workspace string, starts []string) error
+	State string // the folder of what is kept for a user, where built-in tools have nothing to do; "": there is none
 	// Models opens a model; nothing is connected to. prices overrides the table of
 	// models. nil: there are no models.
 	Models func(c workspace.Model, prices workspace.File) (agent.Model, error)
@@ -155,7 +159,7 @@ func (c *Config) setDefaults() {
 		c.Trusted = func() ([]journal.PublicKey, error) { return []journal.PublicKey{own.User, own.Executor}, nil }
 	}
 	if c.Servers == nil {
-		c.Servers = serversBeside(c.Skills, c.Policy)
+		c.Servers = serversBeside(c.State, c.Skills, c.Policy)
 	}
 	if c.Self == nil {
 		c.Self = supervisor.Self
@@ -182,7 +186,7 @@ func (c *Config) setDefaults() {
 
 // serversBeside starts servers as processes of the run. No run writes these files and
 // folders, besides what every workspace has.
-func serversBeside(paths ...string) func(*workspace.Manifest, string, []string) map[string]tool.Server {
+func serversBeside(state string, paths ...string) func(*workspace.Manifest, string, []string) map[string]tool.Server {
 	var protected []string
 	for _, p := range paths {
 		if path, err := filepath.Abs(p); p != "" && err == nil {
@@ -190,7 +194,7 @@ func serversBeside(paths ...string) func(*workspace.Manifest, string, []string) 
 		}
 	}
 	return func(m *workspace.Manifest, dir string, markers []string) map[string]tool.Server {
-		return tool.Servers(m, tool.Launch{Workspace: dir, Markers: markers, Environ: os.Environ(), Spawn: supervisor.Spawn, Protected: protected})
+		return tool.Servers(m, tool.Launch{Workspace: dir, Markers: markers, Environ: os.Environ(), Spawn: supervisor.Spawn, Protected: protected, State: state})
 	}
 }
 

@@ -33,7 +33,7 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 	if started, found, err := r.madeBefore(ctx, req.Key, digest); found || err != nil {
 		return started, err
 	}
-	if err := r.roomFor(ctx, userOf(ctx), req.Detach); err != nil {
+	if err := r.mayBegin(ctx, userOf(ctx), req.Detach); err != nil {
 		return tipstaff.Started{}, err
 	}
 	req, err := r.located(req)

@@ -44,6 +44,18 @@ func (t toolbox) open() (*catalog, error) {
 	return t.catalog(m)
 }
 
+// openLive is open for a look that starts servers.
+func (t toolbox) openLive() (*catalog, error) {
+	d, err := t.open()
+	if err != nil {
+		return nil, err
+	}
+	if err := t.trusts(d.manifest, d.lock); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
 func (r *Runner) catalog(m *workspace.Manifest) (*catalog, error) {
 	l, err := r.lock()
 	if err != nil {
@@ -61,7 +73,7 @@ func (t toolbox) List(context.Context) ([]tipstaff.ToolInfo, error) {
 }
 
 func (t toolbox) Live(ctx context.Context, servers []string) ([]tipstaff.ToolInfo, []tipstaff.ToolFinding, error) {
-	d, err := t.open()
+	d, err := t.openLive()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,6 +125,9 @@ func (t toolbox) Describe(ctx context.Context, name string, live bool) (tipstaff
 	}
 	tools := d.tools
 	if live {
+		if err := t.trusts(d.manifest, d.lock); err != nil {
+			return tipstaff.ToolInfo{}, err
+		}
 		if tools, err = t.live(ctx, d.manifest, u.Server); err != nil {
 			return tipstaff.ToolInfo{}, err
 		}
@@ -269,7 +284,7 @@ func (s *surveyed) look(ctx context.Context, manager *tool.Manager) {
 
 // Compare lists the servers, all at once, and compares.
 func (t toolbox) Compare(ctx context.Context, servers []string) (tipstaff.PinReport, error) {
-	d, err := t.open()
+	d, err := t.openLive()
 	if err != nil {
 		return tipstaff.PinReport{}, err
 	}
@@ -354,6 +369,9 @@ func (t toolbox) Verify(ctx context.Context, offline bool) (tipstaff.ToolReport,
 	}
 	var listed []*surveyed
 	if !offline {
+		if err := t.trusts(d.manifest, d.lock); err != nil {
+			return tipstaff.ToolReport{}, err
+		}
 		listed = t.survey(ctx, d, names, (*tool.Manager).Hold)
 	}
 	report := tipstaff.ToolReport{OK: true, Offline: offline, Servers: []tipstaff.ToolServer{}, Findings: []tipstaff.ToolFinding{}}

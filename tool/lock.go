@@ -81,6 +81,19 @@ func (l *Lock) Tool(server, tool string) (LockedTool, bool) {
 	return t, ok
 }
 
+// Names are the tools that the lock holds, as server/tool, sorted.
+func (l *Lock) Names() (names []string) {
+	if l == nil {
+		return nil
+	}
+	for _, server := range sortedKeys(l.Servers) {
+		for _, tool := range sortedKeys(l.Servers[server].Tools) {
+			names = append(names, server+"/"+tool)
+		}
+	}
+	return names
+}
+
 // With is the lock with one server replaced; one without tools is taken out.
 func (l *Lock) With(name string, s LockedServer) *Lock {
 	next := &Lock{Servers: maps.Clone(l.Servers), read: l.read}

@@ -209,7 +209,7 @@ func digests(c workspace.Server, dir string) (map[string]string, error) {
 // options are those of builtin in a workspace.
 func options(m *workspace.Manifest, l Launch) builtin.Options {
 	c := m.Servers[builtin.Name]
-	return builtin.Options{Workspace: l.Workspace, Roots: c.Roots, Hosts: c.Hosts, Programs: c.Programs, Markers: l.Markers,
+	return builtin.Options{Workspace: l.Workspace, Roots: c.Roots, Hosts: c.Hosts, Programs: c.Programs, Markers: l.Markers, State: l.State,
 		Protected: func() []string { return slices.Concat(protected(m, l.Workspace), []string{skillsFolder}, l.Protected) },
 		Nested:    protectedIn}
 }

@@ -83,6 +83,7 @@ type Launch struct {
 	// Spawn starts the programs of servers; nil: none is started.
 	Spawn     func(supervisor.Command) (*supervisor.Process, error)
 	Protected []string // what no tool of builtin writes, besides what the manifest names
+	State     string   // what is kept for the user: no tool of builtin reads or writes it
 }
 
 // Servers makes the servers that a manifest declares, as it declares them.

@@ -11,17 +11,21 @@ import (
 
 // Health is what whoever watches over a server wants to know.
 type Health struct {
-	OK       bool  `json:"ok"`
-	UptimeS  int64 `json:"uptime_s"`
-	InFlight int   `json:"in_flight"` // runs that are driven
-	Queued   int   `json:"queued"`    // runs that wait for their turn
-	SSE      Stats `json:"sse"`
+	OK       bool          `json:"ok"`
+	Reason   tipstaff.Code `json:"reason,omitempty"` // why nothing is driven: workspace_untrusted
+	UptimeS  int64         `json:"uptime_s"`
+	InFlight int           `json:"in_flight"` // runs that are driven
+	Queued   int           `json:"queued"`    // runs that wait for their turn
+	SSE      Stats         `json:"sse"`
 }
 
 func (c *call) health() (any, error) {
 	h := Health{OK: c.s.serving.Err() == nil, UptimeS: int64(time.Since(c.s.began).Seconds()), SSE: c.s.Stats()}
 	if c.s.o.Load != nil {
 		h.InFlight, h.Queued = c.s.o.Load()
+	}
+	if c.s.o.Untrusted != nil && c.s.o.Untrusted() != "" {
+		h.Reason = tipstaff.WorkspaceUntrusted
 	}
 	if !h.OK {
 		return with{http.StatusServiceUnavailable, h}, nil

@@ -99,6 +99,7 @@ var statusOf = map[tipstaff.Code]int{
 	tipstaff.Stopping:         http.StatusServiceUnavailable,
 	tipstaff.SpawnFailed:      http.StatusServiceUnavailable,
 	tipstaff.StoreUnavailable: http.StatusServiceUnavailable,
+	tipstaff.StateUnavailable: http.StatusServiceUnavailable,
 	tipstaff.StoreBusy:        http.StatusServiceUnavailable,
 	tipstaff.StoreFull:        http.StatusServiceUnavailable,
 	tipstaff.StoreLost:        http.StatusServiceUnavailable,

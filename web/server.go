@@ -54,10 +54,12 @@ type Options struct {
 	Ready func() error
 	// Lacks says how many runs wait that the server leaves to others, and what it does not have
 	// of what they need. nil: there are none.
-	Lacks   func() (runs int, why []string)
-	Metrics http.Handler // answers /metrics; nil: there are none
-	MCP     http.Handler // answers /mcp; nil: it is not there
-	Page    Page         // answers /ui; nil: it is not there
+	Lacks func() (runs int, why []string)
+	// Untrusted says why nothing of the workspace is started; "": its user trusts it. nil: likewise.
+	Untrusted func() string
+	Metrics   http.Handler // answers /metrics; nil: there are none
+	MCP       http.Handler // answers /mcp; nil: it is not there
+	Page      Page         // answers /ui; nil: it is not there
 	// Only is the one path that is answered besides those that need no token, by its first name.
 	// "": all are.
 	Only string

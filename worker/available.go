@@ -54,20 +54,30 @@ func (w *CLI) find(ctx context.Context, env []string, s Starter) (info Info, r r
 	return info, r, known, nil
 }
 
-// version is what the CLI says of its version. Some take seconds to say it: a file that has
-// not changed is asked once.
+// Known is Available without starting the CLI: its version is what it said when it was last
+// asked; "": it was not, or is another by now.
+func (w *CLI) Known() (info Info, err error) {
+	info.Path, err = w.binary(Environ(w.of.name, os.Environ(), nil))
+	switch {
+	case w.of.command == "": // Tipstaff itself
+		info.Version = w.config.Version
+	case err == nil:
+		info.Version = versionNumber.FindString(w.config.Versions.get(info.Path))
+	}
+	return info, err
+}
+
+// version is what the CLI says of its version.
 func (w *CLI) version(ctx context.Context, s Starter, path string, env []string) (string, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	file, err := os.Stat(path)
-	if err == nil && w.seen != nil && os.SameFile(file, w.seen) && file.ModTime().Equal(w.seen.ModTime()) && file.Size() == w.seen.Size() {
-		return w.said, nil
+	if known := w.config.Versions.get(path); known != "" {
+		return known, nil
 	}
-	said, failed := ask(ctx, s, path, []string{"--version"}, slices.Concat(env, w.of.always))
-	if failed == nil && err == nil {
-		w.seen, w.said = file, said
+	stamp := stampOf(path)
+	said, err := ask(ctx, s, path, []string{"--version"}, slices.Concat(env, w.of.always))
+	if err == nil {
+		w.config.Versions.put(path, stamp, said)
 	}
-	return said, failed
+	return said, err
 }
 
 // binary is the path of the CLI.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -21,15 +20,16 @@ const MaxPrompt = 1 << 20
 // Config is a worker as it is configured.
 type Config struct {
 	Name     string
-	Type     string   // one of [Types]
-	Command  string   // "": the binary of the type, looked for on PATH
-	Args     []string // appended to those of Tipstaff
-	Settings string   // "none", "user"; "": none
-	Script   string   // answers of a scripted worker
-	Self     string   // Tipstaff's own executable, which CLIs start as their channel
-	Version  string   // of Tipstaff
-	Sandbox  string   // what the operator says the sandbox around Tipstaff is; "": there is none
-	Starter  Starter  // asks CLIs for their versions; invocations may bring their own
+	Type     string    // one of [Types]
+	Command  string    // "": the binary of the type, looked for on PATH
+	Args     []string  // appended to those of Tipstaff
+	Settings string    // "none", "user"; "": none
+	Script   string    // answers of a scripted worker
+	Self     string    // Tipstaff's own executable, which CLIs start as their channel
+	Version  string    // of Tipstaff
+	Sandbox  string    // what the operator says the sandbox around Tipstaff is; "": there is none
+	Starter  Starter   // asks CLIs for their versions; invocations may bring their own
+	Versions *Versions // what they have said; nil: it is kept for this worker alone
 
 	connect, linger, drain time.Duration
 	open                   func(folder string, c Channel, p Policy, o channelOptions) (channel, error)
@@ -40,10 +40,6 @@ type CLI struct {
 	config Config
 	of     *cliType
 	rows   []row
-
-	mu   sync.Mutex
-	seen os.FileInfo // the file that was asked for its version
-	said string      // its answer
 }
 
 var _ Worker = (*CLI)(nil)
@@ -76,6 +72,9 @@ func New(c Config) (*CLI, error) {
 	set(&w.config.drain, 5*time.Second)
 	if c.open == nil {
 		w.config.open = openChannel
+	}
+	if c.Versions == nil {
+		w.config.Versions = &Versions{}
 	}
 	return w, nil
 }

@@ -52,7 +52,8 @@ type Manifest struct {
 	Telemetry Telemetry   `json:"telemetry,omitzero" doc:""`
 	Serve     Serve       `json:"-" doc:"serve"`
 
-	obeys []string // files beside it that it names; not in a frozen one
+	obeys   []string // files beside it that it names; not in a frozen one
+	unasked []string // rules of its own policy that let programs be started without asking; likewise
 }
 
 func newManifest() *Manifest {

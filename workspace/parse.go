@@ -123,7 +123,7 @@ func (m *Manifest) CheckDocument(f *document.Fields) {
 	m.checkAgents(f)
 	m.checkWorkers(f)
 	m.checkTimeouts(f)
-	m.obeys = p.obeys
+	m.obeys, m.unasked = p.obeys, unaskedRules(m.Policy)
 }
 
 // needs reports a member that is missing, and what it would be.

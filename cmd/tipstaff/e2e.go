@@ -26,6 +26,14 @@ func (s *stop) endToEnd(ctx context.Context, o cli.EndToEndOptions) (cli.EndToEn
 	if err != nil {
 		return nil, err
 	}
+	if o.Live {
+		if err := requireTrust(o.Workspace); err != nil { // whose model is asked
+			return nil, err
+		}
+	}
+	if err := (folderTrust{trusts}).Everywhere(); err != nil { // its folders are its own
+		return nil, err
+	}
 	p := s.product([]string{self, e2e.FilesCommand})
 	p.Models = func() (json.RawMessage, string, error) { return liveModel(o.Workspace) }
 	r, err := e2e.Run(ctx, p, e2e.Options{Live: o.Live, Sabotage: o.Sabotage})

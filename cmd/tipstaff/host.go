@@ -41,8 +41,8 @@ func (s *session) Attach(run tipstaff.ID, commands []string, tell func(line stri
 	server := rpc.New(s.Service(), s.runner.Hosts(), rpc.Options{Tokens: tokens})
 	go func() { _ = server.Serve(listener) }() // it ends when the server is closed
 	found := []string{addressVariable + listener.Addr().String(), tokenVariable + token}
-	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool { // whom a host serves is for us to say
-		return strings.HasPrefix(v, addressVariable) || strings.HasPrefix(v, tokenVariable)
+	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool { // whom a host serves is for us to say, and what it trusts not for the run
+		return strings.HasPrefix(v, addressVariable) || strings.HasPrefix(v, tokenVariable) || strings.HasPrefix(v, trustVariable+"=")
 	})
 	environ := slices.Concat(inherited, found, s.runner.MarkersOf(run))
 	var kept []*supervisor.Kept

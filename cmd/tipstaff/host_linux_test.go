@@ -95,6 +95,16 @@ func TestHost(t *testing.T) {
 	w.Must(0, "verify", run)
 }
 
+// TestNoHostInheritsTrust: whom a run trusts is not for its hosts to say.
+func TestNoHostInheritsTrust(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t, manifest, remoteRounds)
+	w.Must(0, "run", "remote.yaml", "--unattended", "--host", "env >> seen; exec agenthost")
+	if seen := w.Read("seen"); strings.Contains(seen, "TIPSTAFF_TRUST") || !strings.Contains(seen, "TIPSTAFF_RUN_ID") {
+		t.Errorf("a host has\n%s", seen)
+	}
+}
+
 // TestNoHost is told how a host finds the run, and how it ends without one.
 func TestNoHost(t *testing.T) {
 	t.Parallel()

@@ -58,6 +58,7 @@ func (s *stop) environment() *cli.Env {
 	env.Doctor = doctor
 	env.Classifier = classifier
 	env.IsPipeline, env.PipelineSchema = pipeline.IsPipeline, pipeline.Schema()
+	env.Trust = folderTrust{trusts}
 	env.Tools = tools
 	env.Skills = skills
 	env.ListWorkers, env.CheckWorkers = listWorkers, checkWorkers

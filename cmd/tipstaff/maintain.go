@@ -122,6 +122,11 @@ func examineFiles(dir string) (found []tipstaff.Diagnostic) {
 			fault("manifest", fmt.Sprintf("%s:%d:%d", filepath.Join(dir, p.File), p.Line, p.Column), "correct it; tipstaff tools verify checks it with its servers", "%s: %s", p.Code, p.Message)
 		}
 	}
+	if err := requireTrust(dir); tipstaff.CodeOf(err) == tipstaff.WorkspaceUntrusted || tipstaff.CodeOf(err) == tipstaff.StateUnavailable {
+		var e *tipstaff.Error
+		errors.As(err, &e)
+		found = append(found, tipstaff.Diagnostic{Severity: tipstaff.SeverityWarning, Code: string(e.Code), Where: dir, Message: "nothing that tipstaff.yaml names is started: " + e.Message, Remedy: e.Advice()})
+	}
 	if _, err := tool.ReadLock(dir); err != nil {
 		fault("lock", filepath.Join(dir, tool.LockName), "restore it from version control, or move it away and accept the tools again with tipstaff tools pin", "%v", err)
 	}

@@ -59,7 +59,7 @@ func (s *stop) serveMCP(ctx context.Context, opened *session, server *mcpserver.
 	if err != nil {
 		return err
 	}
-	var told cli.Listening
+	told := cli.Listening{Untrusted: opened.runner.Untrusted()}
 	tokens, err := opened.tokens(config, &told)
 	if err != nil {
 		return err

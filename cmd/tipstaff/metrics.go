@@ -9,7 +9,7 @@ import (
 func (s *session) site(o web.Options) *web.Server {
 	v := versionInfo()
 	o.Version = web.Version{Version: v.Version, Commit: v.Commit, Go: v.Go}
-	o.Load, o.Ready, o.Lacks = s.runner.Load, s.runner.Ready, s.runner.Lacks
+	o.Load, o.Ready, o.Lacks, o.Untrusted = s.runner.Load, s.runner.Ready, s.runner.Lacks, s.runner.Untrusted
 	var site *web.Server
 	streams := []telemetry.Number{
 		{Name: "tipstaff_sse_subscribers", Help: "Streams of events that are open.", Now: func() float64 { return float64(site.Stats().Subscribers) }},

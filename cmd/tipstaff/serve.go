@@ -55,7 +55,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	told := cli.Listening{TLS: encryption != nil}
+	told := cli.Listening{TLS: encryption != nil, Untrusted: opened.runner.Untrusted()}
 	tokens, err := opened.tokens(config, &told)
 	if err != nil {
 		return err

@@ -34,6 +34,7 @@ import (
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/telemetry"
 	"github.com/tipstaff/tipstaff/temporal"
+	"github.com/tipstaff/tipstaff/tool/builtin"
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
 
@@ -248,6 +249,7 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 		return nil, err
 	}
 	opened := &session{telemetry: telemetry.New(version, os.Stderr)}
+	config = trusting(config)
 	config.Workspace, config.Skills, config.Policy = workspace, o.Skills, o.Policy
 	member := supervisor.Membership()
 	config.OwnRuns, config.Under = slices.DeleteFunc(member.Runs, func(run string) bool { return run == o.Execute }), member.Under
@@ -259,8 +261,8 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 	config.Performers = map[pipeline.Way]runner.Performer{pipeline.WayWorker: &workerPerformer{}}
 	config.Implicit = func() (*ws.Manifest, error) { return implicitManifest(workspace) }
 	config.SweepPrograms = process.Sweep
-	if state, err := ws.StateDir(os.Getenv); err == nil { // else there is no place for worktrees
-		config.Git, config.Worktrees = process.Git(), filepath.Join(state, "worktrees")
+	if config.State != "" { // else there is no place for worktrees
+		config.Git, config.Worktrees = process.Git(), filepath.Join(config.State, builtin.WorktreesFolder)
 	}
 	config.Stop, config.Abandon = s.drives, s.patience.Done()
 	if o.Engine != "" {
@@ -283,7 +285,7 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 	if _, err := os.Stat(dir); (o.ReadOnly || o.Starts) && errors.Is(err, fs.ErrNotExist) {
 		opened.runner = runner.New(config)
 		if o.Starts {
-			opened.first = &firstRun{Service: opened.runner, begin: func() (tipstaff.Service, error) {
+			opened.first = &firstRun{Service: opened.runner, trusted: opened.runner.RequireTrust, begin: func() (tipstaff.Service, error) {
 				err := opened.fill(ctx, config, dir, o)
 				return opened.runner, err
 			}}
@@ -457,7 +459,7 @@ func tools(name string) (tipstaff.Tools, error) {
 	if err != nil {
 		return nil, err
 	}
-	return runner.New(runner.Config{Workspace: workspace}).Tools(), nil
+	return runner.New(trusting(runner.Config{Workspace: workspace})).Tools(), nil
 }
 
 // skills looks after skills, by names as the person at the terminal knows them:
@@ -539,6 +541,7 @@ func starter() (text []byte, missing string) {
 // first one that passes.
 type firstRun struct {
 	tipstaff.Service                                  // over no store, until it is there
+	trusted          func() error                     // refuses a workspace that is not trusted
 	begin            func() (tipstaff.Service, error) // makes it; nil: it was made
 }
 
@@ -560,6 +563,9 @@ func (f *firstRun) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipsta
 func (f *firstRun) made(ctx context.Context, req tipstaff.ValidateRequest) error {
 	if f.begin == nil {
 		return nil
+	}
+	if err := f.trusted(); err != nil {
+		return err
 	}
 	if _, err := f.Service.Validate(ctx, req); err != nil {
 		return err

@@ -5,7 +5,9 @@ import (
 	"context"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/process"
@@ -13,11 +15,22 @@ import (
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
 
-// listWorkers is every worker of a workspace, with what is bound to it as things are now.
+// listWorkers is every worker of a workspace, with what is bound to it as things are now. In a
+// workspace that is not trusted no CLI is started.
 func listWorkers(ctx context.Context, workspace string) ([]tipstaff.WorkerInfo, error) {
+	untrusted := requireTrust(workspace) != nil
 	var list []tipstaff.WorkerInfo
 	err := eachWorker(workspace, nil, func(_ *ws.Manifest, info tipstaff.WorkerInfo, w *worker.CLI) {
-		found, err := w.Available(ctx)
+		var found worker.Info
+		var err error
+		if untrusted {
+			found, err = w.Known()
+			if err == nil && found.Version == "" {
+				info.Trouble = cmp.Or(info.Trouble, tipstaff.WorkerNotLookedAt)
+			}
+		} else {
+			found, err = w.Available(ctx)
+		}
 		info.Binary, info.Version = found.Path, found.Version
 		if err != nil && info.Trouble == "" {
 			info.Trouble = err.Error()
@@ -27,8 +40,20 @@ func listWorkers(ctx context.Context, workspace string) ([]tipstaff.WorkerInfo, 
 	return list, err
 }
 
+// versions is what CLIs have said of their version, of all workspaces.
+var versions = sync.OnceValue(func() *worker.Versions {
+	state, err := ws.StateDir(os.Getenv)
+	if err != nil {
+		return &worker.Versions{}
+	}
+	return &worker.Versions{File: filepath.Join(state, "versions")}
+})
+
 // checkWorkers looks closer at workers.
 func checkWorkers(ctx context.Context, workspace string, names []string) ([]tipstaff.WorkerCheck, error) {
+	if err := requireTrust(workspace); err != nil {
+		return nil, err
+	}
 	var list []tipstaff.WorkerCheck
 	err := eachWorker(workspace, names, func(m *ws.Manifest, info tipstaff.WorkerInfo, w *worker.CLI) {
 		r := w.Check(ctx, worker.NewPolicy(worker.PolicyOptions{Frozen: workerRules{policy: m.Rules()}, Type: info.Type, Dir: workspace}))
@@ -141,5 +166,5 @@ func newWorker(name string, c ws.Worker) (*worker.CLI, error) {
 		return nil, err
 	}
 	return worker.New(worker.Config{Name: name, Type: c.Type, Command: c.Command, Args: c.Args, Settings: c.Settings, Script: c.Script.Name,
-		Self: self, Version: version, Sandbox: os.Getenv("TIPSTAFF_SANDBOX"), Starter: process.Workers{}})
+		Self: self, Version: version, Sandbox: os.Getenv("TIPSTAFF_SANDBOX"), Starter: process.Workers{}, Versions: versions()})
 }

@@ -19,7 +19,7 @@ import (
 type Folder struct {
 	testing.TB
 	Dir string
-	Env []string // that the command gets beside PATH, HOME and TMPDIR
+	Env []string // that the command gets beside PATH, HOME, TMPDIR and TIPSTAFF_TRUST=1
 	UID uint32   // whom the command runs as; 0: whoever runs the tests
 
 	command  func() (string, error)

@@ -36,7 +36,7 @@ func (f *Folder) Prepare(args ...string) *Process {
 	f.Cleanup(cancel)
 	p := &Process{Folder: f, Cmd: exec.CommandContext(ctx, name, args...), Ended: make(chan struct{}), args: strings.Join(args, " ")}
 	p.Cmd.Dir = f.Dir
-	p.Cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + f.Dir, "TMPDIR=" + os.TempDir(), raceOptions + "=" + os.Getenv(raceOptions)}, f.Env...)
+	p.Cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + f.Dir, "TMPDIR=" + os.TempDir(), "TIPSTAFF_TRUST=1", raceOptions + "=" + os.Getenv(raceOptions)}, f.Env...)
 	p.Cmd.WaitDelay = 10 * time.Second // for streams that a left-over child holds
 	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if f.UID != 0 {

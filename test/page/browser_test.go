@@ -26,6 +26,7 @@ func newGround(t *testing.T) *ground {
 	if os.Getenv("TIPSTAFF_WEB") == "" {
 		t.Skip("make test-web tries the page in a browser")
 	}
+	_ = os.Setenv("TIPSTAFF_TRUST", "1") // nobody is asked about the folders of tests
 	g := &ground{T: t, dir: t.TempDir(), binary: os.Getenv("TIPSTAFF_BINARY")}
 	if err := os.CopyFS(g.dir, os.DirFS("testdata/ground")); err != nil {
 		t.Fatal(err)

@@ -97,7 +97,7 @@ var versionsBugs = []bug{
 		id: "usual-servers-forgotten", page: "tools.md", says: "**Started** on first need",
 		slip:   "leaves a runner to which nobody has given servers without them",
 		file:   "runner/runner.go",
-		old:    "\tif c.Servers == nil {\n\t\tc.Servers = serversBeside(c.Skills, c.Policy)\n\t}\n",
+		old:    "\tif c.Servers == nil {\n\t\tc.Servers = serversBeside(c.State, c.Skills, c.Policy)\n\t}\n",
 		new:    "\t_ = serversBeside\n",
 		suites: []suite{tests("runner", "TestARunnerWithNoMoreThanIsRequired")},
 	},

@@ -144,7 +144,7 @@ func (m *machine) command(store string, args ...string) *exec.Cmd {
 	m.must(err)
 	c := exec.Command(binary, args...)
 	c.Dir = m.dir
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + m.dir, "TMPDIR=" + os.TempDir(), "TIPSTAFF_STORE=" + store, "SERVE_TOKEN=" + token}
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + m.dir, "TMPDIR=" + os.TempDir(), "TIPSTAFF_TRUST=1", "TIPSTAFF_STORE=" + store, "SERVE_TOKEN=" + token}
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return c
 }

@@ -133,7 +133,7 @@ func (w *desk) command(args ...string) *exec.Cmd {
 	binary, err := cmdtest.Released()
 	w.must(err)
 	c := exec.Command(binary, args...)
-	c.Dir, c.Env = w.dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "TIPSTAFF_STORE=" + w.store}
+	c.Dir, c.Env = w.dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "TIPSTAFF_TRUST=1", "TIPSTAFF_STORE=" + w.store}
 	return c
 }
 

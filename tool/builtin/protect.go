@@ -40,7 +40,7 @@ func (s *Server) protect(f *folder, name string, writing bool) error {
 		return slices.ContainsFunc(parts, func(part string) bool { return strings.EqualFold(part, name) })
 	}
 	switch {
-	case named(ownFolder):
+	case named(ownFolder), s.kept(path, writing):
 		return errOwnFolder
 	case !writing:
 		return f.linked(path)
@@ -50,6 +50,19 @@ func (s *Server) protect(f *folder, name string, writing bool) error {
 		return errGitFolder
 	}
 	return s.obeyed(f, path)
+}
+
+// WorktreesFolder is where, in the folder of what is kept for a user, runs have their worktrees.
+const WorktreesFolder = "worktrees"
+
+// kept reports whether a path lies in the folder of what is kept for the user, and in none of
+// the worktrees there, or would take its place.
+func (s *Server) kept(path string, writing bool) bool {
+	if s.options.State == "" {
+		return false
+	}
+	state := resolved(s.options.State)
+	return writing && covers(path, state) || covers(state, path) && !covers(filepath.Join(state, WorktreesFolder), path)
 }
 
 // below is a path as it is seen from a folder, if it lies in it.

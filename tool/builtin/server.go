@@ -35,6 +35,10 @@ type Options struct {
 	// Nested is the same of another workspace, above or below.
 	Nested func(workspace string) []string
 
+	// State is the folder of what is kept for the user, whatever workspace: nothing of it is read
+	// or written but worktrees. "": there is none.
+	State string
+
 	// Markers are NAME=value pairs that every process gets, by which all that a run
 	// started can be found.
 	Markers []string

@@ -19,7 +19,7 @@ if [ "${1-}" != --inside ]; then
 	fi
 	mkdir -p "$2"
 	exec unshare --map-root-user --uts --mount --pid --fork --kill-child --mount-proc -- \
-		env -i PATH=/mnt/home/bin:/usr/local/bin:/usr/bin:/bin HOME=/mnt/home TMPDIR=/mnt/tmp LANG=C TZ=UTC \
+		env -i PATH=/mnt/home/bin:/usr/local/bin:/usr/bin:/bin HOME=/mnt/home TMPDIR=/mnt/tmp LANG=C TZ=UTC TIPSTAFF_TRUST=1 \
 		GIT_CONFIG_NOSYSTEM=1 bash "$0" --inside "$(realpath "$1")" "$(realpath "$2")" "$(realpath "$(dirname "$0")")"
 fi
 

@@ -22,7 +22,7 @@ if [ "${1-}" != --inside ]; then
 	fi
 	mkdir -p "$2"
 	exec unshare --map-root-user --uts --mount --pid --fork --kill-child --mount-proc -- \
-		env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/mnt/home TMPDIR=/mnt LANG=C TZ=UTC SERVER="$TIPSTAFF_POSTGRES" \
+		env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/mnt/home TMPDIR=/mnt LANG=C TZ=UTC TIPSTAFF_TRUST=1 SERVER="$TIPSTAFF_POSTGRES" \
 		bash "$0" --inside "$(realpath "$1")" "$(realpath "$2")" "$(realpath "$(dirname "$0")")"
 fi
 

@@ -1,0 +1,46 @@
+//go:build unix
+
+package trust
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// open opens a file that nobody else can have written.
+func open(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ELOOP) {
+		return nil, errors.New("it is a link")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := own(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func own(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.Mode().IsRegular():
+		return errors.New("it is no plain file")
+	case !ok:
+		return errors.New("the system does not say whose it is")
+	case int(stat.Uid) != os.Geteuid():
+		return fmt.Errorf("it belongs to the user %d, and not to you", stat.Uid)
+	case stat.Nlink > 1:
+		return errors.New("it has another name: a link to it was made")
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("others can write it: its mode is %04o", info.Mode().Perm())
+	}
+	return nil
+}
