@@ -83,7 +83,7 @@ func (r *Runner) here() *here {
 		h.files = append(h.files, r.Policy)
 	}
 	if r.State != "" {
-		h.files = append(h.files, filepath.Join(r.State, workspace.TrustFile))
+		h.files = append(h.files, filepath.Join(r.State, workspace.TrustFolder))
 	}
 	h.stamp = stamped(h.files) // before they are read: what changes meanwhile is read again
 	if h.manifest, h.err = r.manifest(); h.manifest == nil && h.err == nil && r.Implicit != nil {

@@ -27,7 +27,7 @@ func untrusted(t *testing.T) (b *bed, trust func()) {
 	b = newBed(t)
 	b.write("tipstaff.yaml", starting)
 	state := t.TempDir()
-	record := filepath.Join(state, workspace.TrustFile)
+	record := filepath.Join(state, workspace.TrustFolder)
 	b.State = state
 	b.Trust = func(_ string, starts []string) error {
 		if _, err := os.Stat(record); err == nil || len(starts) == 0 {

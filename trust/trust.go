@@ -6,15 +6,18 @@
 package trust
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -24,8 +27,8 @@ import (
 	"github.com/tipstaff/tipstaff/workspace"
 )
 
-// maxRecord is far above what a record has, in bytes.
-const maxRecord = 16 << 20
+// maxRecord is far above what the record of a workspace has, in bytes.
+const maxRecord = 1 << 20
 
 // Keeper looks after the record of one user.
 type Keeper struct {
@@ -34,18 +37,15 @@ type Keeper struct {
 	Own        func() []string        // runs that this process belongs to: it may not change the record; nil: to none
 }
 
-// record is what the file holds.
-type record struct {
-	Version    int                `json:"version"`
-	Workspaces map[string]trusted `json:"workspaces"` // by path, links resolved
-}
-
-// trusted is a workspace as it was when its user was asked.
+// trusted is the record of a workspace as it was when its user was asked. Each has a file of
+// its own, so that looking at one does not take longer the more there are.
 type trusted struct {
-	Digest string    `json:"digest"` // of the list
-	Starts []string  `json:"starts"`
-	Folder string    `json:"folder"` // tells it from another one at the same path
-	At     time.Time `json:"at"`
+	Version   int       `json:"version"`
+	Workspace string    `json:"workspace"` // its path, links resolved
+	Folder    string    `json:"folder"`    // tells it from another one at the same path
+	Digest    string    `json:"digest"`    // of the list
+	Starts    []string  `json:"starts"`
+	At        time.Time `json:"at"`
 }
 
 // Starts is what a workspace would have started or sent.
@@ -70,18 +70,16 @@ func (k *Keeper) Of(dir string, starts []string) (tipstaff.FolderTrust, error) {
 		return t, err
 	}
 	t.Workspace = path
-	state, err := k.State()
+	folder, err := k.folder()
 	if err != nil {
 		return t, err
 	}
-	r, err := read(filepath.Join(state, workspace.TrustFile))
-	if err != nil {
-		return t, err
-	}
-	was, known := r.Workspaces[path]
+	was, err := about(folder, path)
 	switch {
-	case !known:
+	case errors.Is(err, fs.ErrNotExist):
 		t.Why = "nobody has said yet that what it would start or send may be"
+	case err != nil:
+		return t, err
 	case was.Folder != id:
 		t.Why = "it is another folder than the one that was trusted at this path"
 	case was.Digest != t.Digest:
@@ -115,8 +113,15 @@ func (k *Keeper) Record(shown tipstaff.FolderTrust, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return k.change(func(r *record) {
-		r.Workspaces[path] = trusted{Digest: shown.Digest, Starts: shown.Starts, Folder: id, At: now.UTC().Truncate(time.Second)}
+	return k.change(func(folder string) error {
+		if _, err := about(folder, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err // somebody should look at it first
+		}
+		text, err := json.MarshalIndent(trusted{Version: 1, Workspace: path, Folder: id, Digest: shown.Digest, Starts: shown.Starts, At: now.UTC().Truncate(time.Second)}, "", "  ")
+		if err != nil {
+			return err
+		}
+		return files.Write(filepath.Join(folder, nameOf(path)), append(text, '\n'), 0o600)
 	})
 }
 
@@ -140,63 +145,84 @@ func (k *Keeper) Revoke(dir string) (had bool, err error) {
 	if err != nil {
 		path = filepath.Clean(dir) // it is gone: what is recorded of it can still be taken back
 	}
-	err = k.change(func(r *record) {
-		_, had = r.Workspaces[path]
-		delete(r.Workspaces, path)
+	err = k.change(func(folder string) error {
+		err := os.Remove(filepath.Join(folder, nameOf(path)))
+		if had = err == nil; errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
 	})
 	return had, err
 }
 
 // List is every workspace that is recorded, by path, as it was trusted.
 func (k *Keeper) List() ([]tipstaff.FolderTrust, error) {
-	state, err := k.State()
-	if err != nil {
-		return nil, err
-	}
-	r, err := read(filepath.Join(state, workspace.TrustFile))
-	if err != nil {
-		return nil, err
-	}
 	list := []tipstaff.FolderTrust{}
-	for _, path := range slices.Sorted(maps.Keys(r.Workspaces)) {
-		w := r.Workspaces[path]
-		list = append(list, tipstaff.FolderTrust{Workspace: path, Trusted: true, Starts: w.Starts, Since: w.At, Digest: w.Digest})
+	folder, err := k.folder()
+	if err != nil {
+		return nil, err
 	}
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, unavailable(err)
+	}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != extension {
+			continue // what a process left that was killed while it wrote
+		}
+		w, err := read(filepath.Join(folder, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was taken back meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, tipstaff.FolderTrust{Workspace: w.Workspace, Trusted: true, Starts: w.Starts, Since: w.At, Digest: w.Digest})
+	}
+	slices.SortFunc(list, func(a, b tipstaff.FolderTrust) int { return strings.Compare(a.Workspace, b.Workspace) })
 	return list, nil
 }
 
-// change rewrites the record, while nobody else does. A process of a run may not: it would
-// decide about runs.
-func (k *Keeper) change(f func(*record)) (err error) {
+const extension = ".json"
+
+// nameOf is the name of the file about a workspace.
+func nameOf(path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return hex.EncodeToString(sum[:16]) + extension
+}
+
+// folder is where the records are. One that is there is the user's alone.
+func (k *Keeper) folder() (string, error) {
+	state, err := k.State()
+	if err != nil {
+		return "", err
+	}
+	folder := filepath.Join(state, workspace.TrustFolder)
+	switch err := ownFolder(folder); {
+	case errors.Is(err, syscall.ENOTDIR):
+		return "", unavailable(err)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return "", unbelieved(folder, err)
+	}
+	return folder, nil
+}
+
+// change changes a record. A process of a run may not: it would decide about runs.
+func (k *Keeper) change(f func(folder string) error) error {
 	if k.Own != nil {
 		if own := k.Own(); len(own) > 0 {
 			return tipstaff.Errorf(tipstaff.OwnRun, "this process belongs to run %s, and may not say which folders are trusted", own[0]).
 				WithCommand("run the command outside of the run")
 		}
 	}
-	state, err := k.State()
+	folder, err := k.folder()
 	if err == nil {
-		err = os.MkdirAll(state, 0o700)
+		err = os.MkdirAll(folder, 0o700)
+	}
+	if err == nil {
+		err = f(folder)
 	}
 	if err != nil {
-		return unavailable(err)
-	}
-	name := filepath.Join(state, workspace.TrustFile)
-	unlock, err := files.Lock(name + ".lock")
-	if err != nil {
-		return unavailable(err)
-	}
-	defer func() { err = errors.Join(err, unlock()) }()
-	r, err := read(name)
-	if err != nil {
-		return err
-	}
-	f(&r)
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := files.Write(name, append(text, '\n'), 0o600); err != nil {
 		return unavailable(err)
 	}
 	return nil
@@ -211,35 +237,38 @@ func unavailable(err error) error {
 		WithCommand("make the folder writable, or set TIPSTAFF_STATE to another one outside of every workspace")
 }
 
-// read reads a record; one that is not there is empty. What others could have written is not
-// believed, nor what is not whole.
-func read(name string) (record, error) {
-	r := record{Version: 1, Workspaces: map[string]trusted{}}
+// about reads the record about a workspace.
+func about(folder, path string) (trusted, error) { return read(filepath.Join(folder, nameOf(path))) }
+
+// read reads a record. What others could have written is not believed, nor what is not whole
+// or has the name of another.
+func read(name string) (trusted, error) {
 	f, err := open(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return r, nil
-	case err != nil:
-		return r, unbelieved(name, err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return trusted{}, err
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
+	var t trusted
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(f, maxRecord+1))
+		err = errors.Join(err, f.Close())
+	}
 	if err == nil && len(text) > maxRecord {
 		err = fmt.Errorf("it has more than %d MiB", maxRecord>>20)
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &r)
+		err = json.Unmarshal(text, &t)
 	}
-	if err == nil && r.Version != 1 {
-		err = fmt.Errorf("it has version %d, and this Tipstaff reads 1", r.Version)
+	if err == nil && t.Version == 1 && nameOf(t.Workspace) != filepath.Base(name) {
+		err = fmt.Errorf("it is about %s", tipstaff.Quote(t.Workspace, 200))
+	}
+	if err == nil && t.Version != 1 {
+		err = fmt.Errorf("it has version %d, and this Tipstaff reads 1", t.Version)
 	}
 	if err != nil {
-		return record{}, unbelieved(name, err)
+		return trusted{}, unbelieved(name, err)
 	}
-	if r.Workspaces == nil {
-		r.Workspaces = map[string]trusted{}
-	}
-	return r, nil
+	return t, nil
 }
 
 func unbelieved(name string, err error) error {

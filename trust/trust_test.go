@@ -47,7 +47,14 @@ func (b *bed) write(manifest string) {
 	b.check(os.WriteFile(filepath.Join(b.dir, workspace.FileName), []byte(manifest), 0o644))
 }
 
-func (b *bed) file() string { return filepath.Join(b.state, workspace.TrustFile) }
+// folder is where the records are, and file the one about the workspace.
+func (b *bed) folder() string { return filepath.Join(b.state, workspace.TrustFolder) }
+
+func (b *bed) file() string {
+	path, _, err := identify(b.dir)
+	b.check(err)
+	return filepath.Join(b.folder(), nameOf(path))
+}
 
 // now is what is said of the workspace now.
 func (b *bed) now() tipstaff.FolderTrust {
@@ -193,7 +200,7 @@ func TestAProcessOfARunTrustsNothing(t *testing.T) {
 	if _, err := b.Revoke(b.dir); tipstaff.CodeOf(err) != tipstaff.OwnRun {
 		t.Errorf("revoked: %v", err)
 	}
-	if _, err := os.Stat(b.file()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(b.folder()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("something was written: %v", err)
 	}
 }
@@ -201,7 +208,7 @@ func TestAProcessOfARunTrustsNothing(t *testing.T) {
 func TestTheRecordIsForItsUserAlone(t *testing.T) {
 	b := newBed(t)
 	b.trust()
-	for name, mode := range map[string]os.FileMode{b.state: 0o700, b.file(): 0o600, b.file() + ".lock": 0o600} {
+	for name, mode := range map[string]os.FileMode{b.state: 0o700, b.folder(): 0o700, b.file(): 0o600} {
 		info, err := os.Stat(name)
 		if err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
@@ -214,15 +221,22 @@ func TestARecordThatOthersMayHaveMadeIsNotBelieved(t *testing.T) {
 		spoil func(b *bed)
 		why   string
 	}{
-		"torn":             {func(b *bed) { b.check(os.Truncate(b.file(), 20)) }, "unexpected"},
-		"empty":            {func(b *bed) { b.check(os.Truncate(b.file(), 0)) }, ""},
-		"world-writable":   {func(b *bed) { b.check(os.Chmod(b.file(), 0o602)) }, "others can write it"},
-		"group-writable":   {func(b *bed) { b.check(os.Chmod(b.file(), 0o660)) }, "others can write it"},
-		"a link":           {func(b *bed) { b.check(os.Rename(b.file(), b.file()+"2")); b.check(os.Symlink(b.file()+"2", b.file())) }, "a link"},
-		"with two names":   {func(b *bed) { b.check(os.Link(b.file(), b.file()+"2")) }, "another name"},
-		"a folder":         {func(b *bed) { b.check(os.Remove(b.file())); b.check(os.Mkdir(b.file(), 0o700)) }, "no plain file"},
-		"of a newer":       {func(b *bed) { b.check(os.WriteFile(b.file(), []byte(`{"version": 2, "workspaces": {}}`), 0o600)) }, "version 2"},
-		"of somebody else": {foreign, "belongs to the user 12345"},
+		"torn":                              {func(b *bed) { b.check(os.Truncate(b.file(), 20)) }, "unexpected"},
+		"empty":                             {func(b *bed) { b.check(os.Truncate(b.file(), 0)) }, ""},
+		"world-writable":                    {func(b *bed) { b.check(os.Chmod(b.file(), 0o602)) }, "others can write it"},
+		"group-writable":                    {func(b *bed) { b.check(os.Chmod(b.file(), 0o660)) }, "others can write it"},
+		"a link":                            {func(b *bed) { b.check(os.Rename(b.file(), b.file()+"2")); b.check(os.Symlink(b.file()+"2", b.file())) }, "a link"},
+		"with two names":                    {func(b *bed) { b.check(os.Link(b.file(), b.file()+"2")) }, "another name"},
+		"a folder":                          {func(b *bed) { b.check(os.Remove(b.file())); b.check(os.Mkdir(b.file(), 0o700)) }, "no plain file"},
+		"of a newer":                        {func(b *bed) { b.check(os.WriteFile(b.file(), []byte(`{"version": 2}`), 0o600)) }, "version 2"},
+		"of somebody else":                  {foreign, "belongs to the user 12345"},
+		"about another":                     {func(b *bed) { b.check(os.WriteFile(b.file(), []byte(`{"version": 1, "workspace": "/x"}`), 0o600)) }, `it is about "/x"`},
+		"a large one":                       {func(b *bed) { b.check(os.Truncate(b.file(), maxRecord+1)) }, "more than"},
+		"in a folder that others can write": {func(b *bed) { b.check(os.Chmod(b.folder(), 0o770)) }, "others can write it"},
+		"in a folder that is a link": {func(b *bed) {
+			b.check(os.Rename(b.folder(), b.folder()+"2"))
+			b.check(os.Symlink(b.folder()+"2", b.folder()))
+		}, "a link"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)

@@ -6,8 +6,8 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
-// TrustFile is the record there of which folders the user trusts: see package trust.
-const TrustFile = "trust"
+// TrustFolder is the record there of which folders the user trusts: see package trust.
+const TrustFolder = "trust"
 
 // StateDir is the folder of what is kept for a user, whatever workspaces they have:
 // worktrees, what they have typed, which folders they trust, the tokens of their daemons.

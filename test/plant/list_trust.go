@@ -93,12 +93,12 @@ var trustBugs = []bug{
 		suites: []suite{tests("trust", "TestARecordThatOthersMayHaveMadeIsNotBelieved")},
 	},
 	{
-		id: "record-lost", page: securityPage, says: "The record lies in a folder of yours that belongs to no workspace",
-		slip:   "reads the record before it has the lock",
+		id: "record-of-another", page: securityPage, says: recordBelieved,
+		slip:   "believes a record under the name of another workspace",
 		file:   "trust/trust.go",
-		old:    "\tunlock, err := files.Lock(name + \".lock\")\n\tif err != nil {\n\t\treturn unavailable(err)\n\t}\n\tdefer func() { err = errors.Join(err, unlock()) }()\n\tr, err := read(name)",
-		new:    "\tr, err := read(name)\n\tunlock, lerr := files.Lock(name + \".lock\")\n\tif lerr != nil {\n\t\treturn unavailable(lerr)\n\t}\n\tdefer func() { err = errors.Join(err, unlock()) }()",
-		suites: []suite{tests("trust", "TestManyAtOnceLoseNothing")},
+		old:    "nameOf(t.Workspace) != filepath.Base(name) {",
+		new:    "t.Workspace == \"\" {",
+		suites: []suite{tests("trust", "TestARecordThatOthersMayHaveMadeIsNotBelieved")},
 	},
 	{
 		id: "hosts-inherit-trust", page: securityPage, says: runsDoNotTrust,
