@@ -106,24 +106,24 @@ func TestWatchModes(t *testing.T) {
 		of    records
 		with  func(*projectRun)
 		after int
-		want  string // by mode: next_event, stage_change, step_change, gate_or_end, end
+		want  string // by mode, in the order of WatchModes
 	}
 	cases := []watches{
-		{"decided, and not resumed", decided, nil, len(decided), "resume_needed resume_needed resume_needed resume_needed resume_needed"},
-		{"interrupted", interrupted, nil, len(interrupted), "interrupted interrupted interrupted interrupted interrupted"},
-		{"nothing has happened", started(), alive, len(started()), "timeout timeout timeout timeout timeout"},
-		{"something has", started(), alive, len(started()) - 1, "next_event timeout timeout timeout timeout"},
-		{"asks, and goes on; it was known", gate(Question), alive, open + 1, "timeout timeout timeout gate timeout"},
-		{"asks, and goes on; it is news", gate(Question), alive, open - 1, "gate gate gate gate timeout"},
-		{"another stage", piped, alive, len(piped) - 1, "next_event stage_change step_change timeout timeout"},
-		{"another visit of the stage", piped[:len(piped)-1], alive, len(piped) - 2, "next_event timeout step_change timeout timeout"},
-		{"the decided one never fires", ends(decided[:len(decided):len(decided)], KindRunResumed, `{"epoch":2}`), alive, 0, "next_event timeout step_change timeout timeout"},
+		{"decided, and not resumed", decided, nil, len(decided), "resume_needed resume_needed resume_needed resume_needed resume_needed resume_needed"},
+		{"interrupted", interrupted, nil, len(interrupted), "interrupted interrupted interrupted interrupted interrupted interrupted"},
+		{"nothing has happened", started(), alive, len(started()), "timeout timeout timeout timeout timeout decision"},
+		{"something has", started(), alive, len(started()) - 1, "next_event timeout timeout timeout timeout decision"},
+		{"asks, and goes on; it was known", gate(Question), alive, open + 1, "timeout timeout timeout gate timeout timeout"},
+		{"asks, and goes on; it is news", gate(Question), alive, open - 1, "gate gate gate gate timeout gate"},
+		{"another stage", piped, alive, len(piped) - 1, "next_event stage_change step_change timeout timeout decision"},
+		{"another visit of the stage", piped[:len(piped)-1], alive, len(piped) - 2, "next_event timeout step_change timeout timeout decision"},
+		{"the decided one never fires", ends(decided[:len(decided):len(decided)], KindRunResumed, `{"epoch":2}`), alive, 0, "next_event timeout step_change timeout timeout decision"},
 	}
 	for _, kind := range []GateKind{Question, Approval, Handoff, Clarification, Confirmation, InDoubt, Bound, Delivery} {
-		cases = append(cases, watches{"parked at " + string(kind), gate(kind), nil, open + 1, "gate gate gate gate timeout"})
+		cases = append(cases, watches{"parked at " + string(kind), gate(kind), nil, open + 1, "gate gate gate gate timeout timeout"})
 	}
 	for _, kind := range []Kind{KindIntentAttest, KindIntentFail, KindIntentCancel} {
-		cases = append(cases, watches{"ended by " + string(kind), ends(started(), kind, `{"reason":"because"}`), nil, len(started()) + 1, "end end end end end"})
+		cases = append(cases, watches{"ended by " + string(kind), ends(started(), kind, `{"reason":"because"}`), nil, len(started()) + 1, "end end end end end end"})
 	}
 	for _, c := range cases {
 		for i, want := range strings.Fields(c.want) {

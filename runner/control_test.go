@@ -26,7 +26,7 @@ func (b *bed) control() tipstaff.Control {
 
 // stdio is a client on this machine.
 func stdio() context.Context {
-	return tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "stdio", User: "local", Principal: "local:mcp", Client: "tester/1"})
+	return tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "stdio", User: "local", Principal: "local:mcp", Client: "tester/1", Scopes: tipstaff.DefaultScopes()})
 }
 
 const spends = `

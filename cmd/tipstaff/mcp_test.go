@@ -205,7 +205,7 @@ func TestMCPEndToEnd(t *testing.T) {
 		t.Run("stdio "+revision, func(t *testing.T) {
 			t.Parallel()
 			w := newWorkspace(t, asking)
-			w.overStdio(t, revision).endToEnd()
+			w.overStdio(t, revision, "--decide").endToEnd()
 		})
 		t.Run("http "+revision, func(t *testing.T) {
 			t.Parallel()
@@ -257,7 +257,7 @@ func (w *workspace) listenMCP(t *testing.T) (url string) {
 func TestMCPStartsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t, asking)
-	c := w.overStdio(t, "2026-07-28")
+	c := w.overStdio(t, "2026-07-28", "--decide")
 	for code, all := range map[tipstaff.Code][]map[string]any{
 		tipstaff.InvalidArgument: {{}, {"program": "x", "prose": "y"}, {"message": "m", "skill": "s"}, {"program_file": "ask.yaml", "fork_at_seq": 3},
 			{"program_file": "ask.yaml", "bounds": map[string]any{"surprises": 1}}, {"program_file": "ask.yaml", "bounds": map[string]any{"tool_calls": -1}}},
@@ -288,7 +288,7 @@ func TestMCPInspectsForegroundRuns(t *testing.T) {
 	w.Must(4, "run", "ask.yaml", "--unattended")
 	var run tipstaff.ID
 	for range 2 {
-		c := w.overStdio(t, "2025-06-18")
+		c := w.overStdio(t, "2025-06-18", "--decide")
 		var list struct {
 			Runs []struct {
 				Run tipstaff.ID `json:"run_id"`
@@ -314,7 +314,7 @@ func TestMCPInspectsForegroundRuns(t *testing.T) {
 		}
 		w.Check(c.Close())
 	}
-	c := w.overStdio(t, "2025-06-18")
+	c := w.overStdio(t, "2025-06-18", "--decide")
 	gate := c.call("", "run_watch", map[string]any{"run_id": run}).Gates[0].ID
 	d := c.call("", "gate_decide", map[string]any{"run_id": run, "gate_id": gate, "action": "approve"})
 	if len(d.Next) != 1 || d.Next[0].Tool != "run_status" {

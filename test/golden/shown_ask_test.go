@@ -70,7 +70,7 @@ func (s *surfaces) serve() {
 		s.Fatalf("nobody can sign in: %d %s", code, body)
 	}
 
-	server := s.Prepare("mcp").Cmd
+	server := s.Prepare("mcp", "--decide").Cmd
 	server.Env = append(server.Env, thrifty...)
 	s.tools, err = mcp.NewClient(&mcp.Implementation{Name: "reader", Version: "1"}, nil).Connect(s.Context(), &mcp.CommandTransport{Command: server}, nil)
 	s.Check(err)
