@@ -21,7 +21,7 @@ func rowsOf(t *testing.T, b *bed) []flow.Row {
 
 // control is the control plane over a bed.
 func (b *bed) control() tipstaff.Control {
-	return tipstaff.Control{Runs: b.Runner, Now: b.Now, Guard: b.MayDrive, Follow: b.Changed}
+	return tipstaff.Control{Runs: b.Runner, Now: b.Now, Guard: b.MayDrive, Follow: b.Changed, Elicits: b.Elicits}
 }
 
 // stdio is a client on this machine.
