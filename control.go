@@ -195,7 +195,7 @@ const (
 	UntilStep      = "step_change"
 	UntilGateOrEnd = "gate_or_end"
 	UntilEnd       = "end"
-	UntilDecision  = "decision" // one of the gates that were undecided at the cursor is no more
+	UntilDecision  = "decision" // one of the gates that were undecided at the cursor is no more; without a cursor, when the watch began
 )
 
 // WatchRequest waits for something to happen in a run.

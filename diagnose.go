@@ -383,7 +383,7 @@ func (c Caller) gateCall(g AskedGate, control string) NextCall {
 	}
 	words := []string{"decide", g.Run.String(), g.Typable(), "ACTION"}
 	return NextCall{Kind: PersonCall, Gate: g.ID, Command: CommandLine(words...), run: g.Run,
-		Why: cutText(g.Question, watchedText) + ": a person answers this, with " + strings.Join(g.Available(), ", ")}
+		Why: "a person answers, with " + strings.Join(g.Available(), " or ") + ": " + cutText(g.Question, watchedText)}
 }
 
 // decideCall is the call that takes one of some actions at a gate, once somebody has said

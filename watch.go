@@ -68,8 +68,9 @@ type watch struct {
 
 	run     Run    // as it was when it was looked at last
 	before  string // the stage or step at the cursor
-	waited  []ID   // gates that were undecided at the cursor, with [UntilDecision]
-	decided bool   // one of the run's own was since
+	waited  []ID   // with [UntilDecision]: gates that were undecided at the cursor, or when the watch began if it has none
+	from    int64  // that place
+	decided bool   // one of the run's own gates was, after it
 	seen    int64  // the last record that the summary counts
 	summary WatchSummary
 
@@ -184,7 +185,7 @@ func (w *watch) wantsSummary() bool { return w.req.Summary == nil || *w.req.Summ
 // take counts a record, and reports whether the run has to be looked at because of it.
 func (w *watch) take(e Event) bool {
 	w.count(&e)
-	w.decided = w.decided || e.Kind.ClosesGate()
+	w.decided = w.decided || e.Kind.ClosesGate() && e.Seq > w.from
 	if w.Now().Sub(w.toldAt) >= watchedEvery {
 		w.say(e.Seq)
 	}
@@ -340,9 +341,10 @@ func (w *watch) noteGates() error {
 	if w.req.Until != UntilDecision {
 		return nil
 	}
+	w.from = cmp.Or(w.req.After, w.run.HeadSeq)
 	asked, err := w.asked(w.run)
 	for _, g := range asked {
-		if g.Run != w.run.ID || g.OpenedSeq <= w.req.After {
+		if g.Run != w.run.ID || g.OpenedSeq <= w.from {
 			w.waited = append(w.waited, g.ID)
 		}
 	}

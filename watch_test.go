@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -150,6 +151,50 @@ func TestWatchModes(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// Who waits for a decision is told of one that came after the cursor, of every later gate, and
+// of none that was there before.
+func TestWatchUntilDecision(t *testing.T) {
+	two := parked(started(), Question, nil, "approve")
+	two.add(KindPolicyGate, "root/two", 0, opens(41, Question, nil, "approve"))
+	both := int64(len(two))
+	first := func(w *watchable) { w.happens(KindPolicyGateResolve, "root/ok", resolves(40, "approve")) }
+	third := func(w *watchable) { w.happens(KindPolicyGate, "root/three", opens(42, Question, nil, "approve")) }
+	for name, c := range map[string]struct {
+		after   int64
+		before  func(*watchable) // nil: nothing
+		happens func(*watchable)
+		want    string
+	}{
+		"one of two is decided":              {both, nil, first, UntilDecision},
+		"without a cursor":                   {0, nil, first, UntilDecision},
+		"it was decided before the watch":    {both, first, nil, UntilDecision},
+		"before a watch without a cursor":    {0, first, nil, WatchTimeout},
+		"nobody answers":                     {both, nil, nil, WatchTimeout},
+		"a third is asked":                   {both, nil, third, WatchGate},
+		"a gate that the cursor has not met": {both - 1, nil, nil, WatchGate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWatchable(slices.Clone(two), nil)
+				if c.before != nil {
+					c.before(w)
+				}
+				if c.happens != nil {
+					go func() {
+						time.Sleep(time.Second)
+						c.happens(w)
+					}()
+				}
+				got, err := Control{Runs: w, Now: time.Now}.Watch(WithCaller(t.Context(), Caller{Surface: "cli"}),
+					WatchRequest{Run: testID(1), After: c.after, Until: UntilDecision, TimeoutS: 5}, nil)
+				if err != nil || got.Trigger.Kind != c.want {
+					t.Errorf("%+v, %v", got.Trigger, err)
+				}
+			})
+		})
 	}
 }
 
