@@ -55,6 +55,10 @@ func calls(next []NextCall) (all []string) {
 		for _, m := range c.Missing {
 			text += Joined("=", " ?"+m.Name, strings.Join(m.Choices, ","))
 		}
+		_, shown := c.Args["subject_digest"]
+		if decides := scopeOf[c.Tool] == ScopeDecide; decides != shown || decides && c.Kind != InputRequired {
+			text += " BAD"
+		}
 		if (c.Kind == InputRequired) != (len(c.Missing) > 0) || c.Why == "" {
 			text += " BAD"
 		}

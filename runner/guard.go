@@ -44,8 +44,9 @@ func may(ctx context.Context, needs ...need) error {
 	c := tipstaff.CallerFrom(ctx)
 	for _, n := range needs {
 		if n.applies && !c.May(n.scope) {
-			return tipstaff.Errorf(tipstaff.Forbidden, "%s may not %s", cmp.Or(c.Principal, "a caller without a token"), n.to).
-				WithHint("%s", c.Obtaining(n.scope))
+			e := tipstaff.Errorf(tipstaff.Forbidden, "%s may not %s", cmp.Or(c.Principal, "a caller without a token"), n.to).WithHint("%s", c.Obtaining(n.scope))
+			e.Details = map[string]string{"scope": n.scope}
+			return e
 		}
 	}
 	return nil

@@ -92,7 +92,7 @@ func TestClients(t *testing.T) {
 				ended <- b.run(program{argv: argv, env: c.env(b, model.URL), in: "Take ask.yaml to its end with tipstaff."})
 			}()
 			b.Until("the model to be refused the decision", func() bool {
-				return len(ended) > 0 || slices.ContainsFunc(model.Requests(), func(r api.Request) bool { return r.Said("tool", "code: forbidden") })
+				return len(ended) > 0 || slices.ContainsFunc(model.Requests(), func(r api.Request) bool { return r.Said("tool", "the scope decide is missing") })
 			})
 			if len(ended) == 0 {
 				b.Must(0, "decide", "@", "root/ok", "approve", "--note", "at another terminal")
@@ -108,7 +108,7 @@ func TestClients(t *testing.T) {
 				}
 			}
 			last := requests[len(requests)-1]
-			for _, want := range []string{"Double it?", `"kind":"person"`, "code: forbidden", "--decide", "at another terminal"} {
+			for _, want := range []string{"Double it?", "a person answers, with approve or deny", "forbidden", "--decide", "at another terminal"} {
 				if !last.Said("tool", want) {
 					t.Errorf("the tools have not told %q, but %+v", want, last.Messages)
 				}
