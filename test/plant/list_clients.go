@@ -104,7 +104,7 @@ var clientsBugs = []bug{
 		suites: []suite{tests(".", "TestDiffOfARunWithoutOne")},
 	},
 	{
-		id: "a-page-of-the-dead", page: clientsPage, says: clientsPages,
+		id: "a-page-of-the-dead", page: clientsPage, says: clientsPages, only: processes,
 		slip:   "believes what a daemon has left behind that was killed",
 		file:   "cmd/tipstaff/serve_page.go",
 		old:    "|| !supervisor.Alive(served.Daemon, info.ModTime(), time.Now()) {",
