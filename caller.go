@@ -13,12 +13,15 @@ import (
 
 // Caller is on whose behalf a Service method is called.
 type Caller struct {
-	Surface   string   `json:"surface,omitempty"` // cli, http, grpc, mcp, stdio (MCP by a person on this machine), parent
+	Surface   string   `json:"surface,omitempty"` // cli, http, grpc, mcp, stdio (MCP over standard input and output), parent
 	User      string   `json:"user,omitempty"`
 	Scopes    []string `json:"scopes,omitempty"`
 	Principal string   `json:"principal,omitempty"` // local:cli, token:NAME …
 	Client    string   `json:"client,omitempty"`
 }
+
+// SurfaceStdio is MCP over standard input and output: a model on this machine.
+const SurfaceStdio = "stdio"
 
 type callerKey struct{}
 
@@ -63,18 +66,29 @@ func (c Caller) May(scope string) bool {
 	return c.Trusted() || slices.Contains(c.Scopes, scope) || slices.Contains(c.Scopes, ScopeAdmin)
 }
 
+// Obtaining says how a caller comes by a scope that it lacks. Of MCP over standard input and
+// output there is no token: whoever configures the client says what it may do.
+func (c Caller) Obtaining(scope string) string {
+	switch {
+	case c.Surface != SurfaceStdio:
+		return "the token needs the scope " + scope
+	case scope == ScopeDecide:
+		return "the scope decide is missing: a person decides, at a terminal with `tipstaff decide` or on the page of `tipstaff serve`; whoever configures this client can add --decide to `tipstaff mcp`"
+	}
+	return "the scope " + scope + " is missing: the server was started with --read-only"
+}
+
 // SeesAll reports whether the caller may have to do with what is anybody's. Others
 // have to do with what is their user's.
 func (c Caller) SeesAll() bool { return c.May(ScopeAdmin) }
 
 // Controlled reports whether the caller may drive only runs that nobody drives in a process
 // of their own: it is a model more often than a person.
-func (c Caller) Controlled() bool { return c.Surface == "mcp" || c.Surface == "stdio" }
+func (c Caller) Controlled() bool { return c.Surface == "mcp" || c.Surface == SurfaceStdio }
 
-// Trusted callers are on this machine, and asked by the operating system.
-func (c Caller) Trusted() bool {
-	return c.Surface == "cli" || c.Surface == "stdio" || c.Surface == "parent"
-}
+// Trusted callers are people at this machine, asked by the operating system, and runs that
+// start others.
+func (c Caller) Trusted() bool { return c.Surface == "cli" || c.Surface == "parent" }
 
 // Token lets its bearer act for a user.
 type Token struct {

@@ -23,6 +23,14 @@ type Control struct {
 	// Follow signals, coalesced, whenever a run has come, or stands elsewhere than before,
 	// until stop. nil: nobody can tell.
 	Follow func() (changed <-chan struct{}, stop func())
+	// Elicits tells whether the answer of the person at an MCP client, as that reports it,
+	// closes a gate of a kind. nil: it closes none.
+	Elicits func(GateKind) bool
+	// Workspace is the folder that commands for a person at this machine name; "": none.
+	Workspace string
+	// Page is the address of the web page of a daemon over the same runs, "" where there is
+	// none. nil: nobody knows of one.
+	Page func() string
 }
 
 // RunRequest names a run.
@@ -187,6 +195,7 @@ const (
 	UntilStep      = "step_change"
 	UntilGateOrEnd = "gate_or_end"
 	UntilEnd       = "end"
+	UntilDecision  = "decision" // one of the gates that were undecided at the cursor is no more; without a cursor, when the watch began
 )
 
 // WatchRequest waits for something to happen in a run.
@@ -208,11 +217,12 @@ type Watched struct {
 	Summary   *WatchSummary `json:"summary,omitempty"`
 	Gates     []Gate        `json:"gates,omitempty"`
 	Next      []NextCall    `json:"next"`
+	Asked     []AskedGate   `json:"-"` // the gates whole, with the runs that ask
 }
 
 // WatchTrigger is what a watch has returned for.
 type WatchTrigger struct {
-	Kind   string `json:"kind"` // end, gate, interrupted, resume_needed, next_event, stage_change, step_change or timeout
+	Kind   string `json:"kind"` // end, gate, interrupted, resume_needed, next_event, stage_change, step_change, decision or timeout
 	Seq    int64  `json:"seq,omitempty"`
 	Reason string `json:"reason"`
 }
@@ -331,7 +341,9 @@ func (c Control) Evidence(ctx context.Context, req EvidenceRequest) (RunEvidence
 
 // Diagnose says what is the matter with a run.
 func (c Control) Diagnose(ctx context.Context, req RunRequest) (Diagnosis, error) {
-	return Diagnose(ctx, c.Runs, req.Run, c.Now(), c.Present)
+	got, err := Diagnose(ctx, c.Runs, req.Run, c.Now(), c.Present)
+	c.direct(ctx, got.Next)
+	return got, err
 }
 
 // Diff is what a run has changed.

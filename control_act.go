@@ -320,13 +320,30 @@ func (c Control) DecideDelivery(ctx context.Context, req GateDecision) (GateDeci
 	return c.decide(ctx, req, Delivery)
 }
 
+// ViaElicitation is how a gate was decided whose answer an MCP client reports: it says that it
+// has asked its person, and nobody else has seen that.
+const ViaElicitation = "elicitation"
+
+// DecideElicited closes a gate with what the person at an MCP client has answered. It is theirs
+// to decide, whatever the client itself may do; whether their answer counts, by the kind of
+// the gate, the workspace says.
+func (c Control) DecideElicited(ctx context.Context, req GateDecision) (GateDecided, error) {
+	person := CallerFrom(ctx)
+	person.Scopes = append(slices.Clone(person.Scopes), ScopeDecide)
+	return c.decideVia(WithCaller(ctx, person), req, "", ViaElicitation)
+}
+
 // decide closes a gate of a kind; "": of any.
 func (c Control) decide(ctx context.Context, req GateDecision, kind GateKind) (GateDecided, error) {
+	return c.decideVia(ctx, req, kind, viaOf(ctx))
+}
+
+func (c Control) decideVia(ctx context.Context, req GateDecision, kind GateKind, via string) (GateDecided, error) {
 	if req.Gate.IsZero() {
 		return GateDecided{}, Errorf(InvalidArgument, "no gate was named").WithHint("gate_id is that of the gate that was shown, so that a repeat never decides a later one")
 	}
 	d, err := c.Runs.Decide(ctx, DecideRequest{Run: req.Run, Gate: req.Gate.String(), Kind: kind, Action: req.Action, Answer: req.Answer, Feedback: req.Feedback,
-		Note: req.Note, DecidedBy: req.DecidedBy, SubjectDigest: req.SubjectDigest, Via: viaOf(ctx)})
+		Note: req.Note, DecidedBy: req.DecidedBy, SubjectDigest: req.SubjectDigest, Via: via})
 	if err != nil {
 		if e := (*Error)(nil); errors.As(err, &e) && e.Run.IsZero() {
 			e.Run = req.Run

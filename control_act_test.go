@@ -71,7 +71,7 @@ func TestControlResumes(t *testing.T) {
 	homeless.Delivery = &tipstaff.RunDelivery{Worktree: &tipstaff.WorktreeState{Path: "/gone"}}
 	asks := parked(false, time.Time{})
 	asks.Status, asks.OpenGates = tipstaff.StatusAwaitingDecision, []tipstaff.Gate{{ID: child, Kind: tipstaff.Question, Actions: []string{"approve"}}}
-	ctx := tipstaff.WithCaller(t.Context(), tipstaff.Caller{Surface: "stdio", User: "local"})
+	ctx := tipstaff.WithCaller(t.Context(), tipstaff.Caller{Surface: "stdio", User: "local", Scopes: tipstaff.DefaultScopes()})
 	for name, c := range map[string]struct {
 		run     tipstaff.Run
 		err     error

@@ -42,6 +42,10 @@ func (e *Error) Next() []NextCall {
 		return next
 	}
 	switch e.Code {
+	case Forbidden: // another user's run, or a scope is missing
+		if e.Details["scope"] == ScopeDecide {
+			next = append(next, readyCall(ToolRunStatus, "see who decides", map[string]any{"run_id": e.Run}))
+		}
 	case InspectOnly:
 		next = append(next, readyCall(ToolRunStatus, "see where it stands", map[string]any{"run_id": e.Run}),
 			readyCall(ToolRunEvidence, "see what went wrong", map[string]any{"run_id": e.Run, "slice": SliceErrors}))

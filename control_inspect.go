@@ -33,12 +33,16 @@ func (c Control) Delivery(ctx context.Context, req RunRequest) (DeliveryOf, erro
 	}
 	got := DeliveryOf{Run: req.Run, DeliveryState: state, Next: []NextCall{}}
 	at := slices.IndexFunc(run.OpenGates, func(g Gate) bool { return g.ID == state.Gate })
-	for i, a := range got.Available {
-		if call := decideCall(req.Run, Gate{ID: state.Gate, Kind: Delivery}, a.Action); at >= 0 && CallerFrom(ctx).mayCall(call, run.Control) {
-			got.Available[i].Next = &call
-			got.Next = append(got.Next, call)
+	if at >= 0 {
+		asked := AskedGate{req.Run, run.OpenGates[at]}
+		got.Next = append(got.Next, CallerFrom(ctx).gateCall(asked, run.Control))
+		for i, a := range got.Available {
+			if call := decideCall(asked, a.Action); got.Next[0].Kind != PersonCall {
+				got.Available[i].Next = &call
+			}
 		}
 	}
+	c.direct(ctx, got.Next)
 	if state.Diff != nil {
 		got.Next = append(got.Next, readyCall(ToolRunDiff, "see what has changed", map[string]any{"run_id": req.Run, "mode": DiffPreview}))
 	}

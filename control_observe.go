@@ -248,18 +248,12 @@ func (c Control) Pending(ctx context.Context, req PendingRequest) (PendingDecisi
 	got.Total, got.Next, got.Truncated, got.ByKind = page.Total, page.Next, !page.Next.IsZero(), page.ByKind
 	caller := CallerFrom(ctx)
 	for _, g := range page.Gates {
-		p := PendingDecision{InboxGate: g, Next: []NextCall{}}
+		p := PendingDecision{InboxGate: g}
 		if g.Control == InspectAlone {
 			got.InspectOnly++
 		}
-		for _, action := range g.Gate.Available() {
-			if call := decideCall(g.Run, g.Gate, action); caller.mayCall(call, g.Control) {
-				p.Next = append(p.Next, call)
-			}
-		}
-		if len(p.Next) == 0 {
-			p.Next = append(p.Next, NextCall{Kind: ReadyCall, Tool: ToolRunStatus, Args: map[string]any{"run_id": g.Run}, Why: "look at it"})
-		}
+		p.Next = []NextCall{caller.gateCall(AskedGate{g.Run, g.Gate}, g.Control)}
+		c.direct(ctx, p.Next)
 		got.Decisions = append(got.Decisions, p)
 	}
 	return got, nil
@@ -268,5 +262,25 @@ func (c Control) Pending(ctx context.Context, req PendingRequest) (PendingDecisi
 // next is what can be done with a run.
 func (c Control) next(ctx context.Context, run Run) ([]NextCall, error) {
 	got, err := DiagnoseRun(ctx, c.Runs, run, c.Now(), c.Present)
+	c.direct(ctx, got.Next)
 	return got.Next, err
+}
+
+// direct completes what is left to a person: their command names the workspace, if they sit
+// at this machine, and the page where there is one.
+func (c Control) direct(ctx context.Context, next []NextCall) {
+	for i := range next {
+		n := &next[i]
+		if n.Kind != PersonCall {
+			continue
+		}
+		if c.Workspace != "" && CallerFrom(ctx).Surface == SurfaceStdio {
+			n.Command += " --workspace " + ShellWord(c.Workspace)
+		}
+		if c.Page != nil {
+			if page := c.Page(); page != "" {
+				n.URL = page + "/ui/runs/" + n.run.String() + "/gates/" + n.Gate.String()
+			}
+		}
+	}
 }

@@ -107,6 +107,14 @@ func (g Gate) Available() []string {
 	return slices.DeleteFunc(slices.Clone(g.Actions), func(action string) bool { return BlockedAt(g, action) != nil })
 }
 
+// Effect is what an action of the gate does, in words.
+func (g Gate) Effect(action string) string {
+	if g.Kind == Delivery {
+		return deliveryEffects[action]
+	}
+	return action + " at " + g.Key
+}
+
 // BlockedAt is why an action of a gate cannot be taken; nil: it can.
 func BlockedAt(g Gate, action string) *BlockedAction {
 	s, _ := DeliverySubjectOf(g)

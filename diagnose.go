@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 )
 
@@ -47,8 +49,9 @@ const stalledAfter = 30 * time.Second
 
 // Kinds of a [NextCall].
 const (
-	ReadyCall     = "ready_call"
-	InputRequired = "input_required"
+	ReadyCall     = "ready_call"     // it succeeds as it is
+	InputRequired = "input_required" // an argument is missing that only its caller knows
+	PersonCall    = "person"         // a gate that the caller may not decide: no call, but what to tell a person
 )
 
 // Tools that calls name.
@@ -74,14 +77,20 @@ var scopeOf = map[string]string{
 	ToolGateDecide: ScopeDecide, ToolHandoff: ScopeDecide, ToolDelivery: ScopeDecide,
 }
 
-// NextCall is something that can be done next. A ready call succeeds as it is; of another,
-// an argument is missing that only its caller knows.
+// NextCall is something that can be done next: by its caller, who calls a tool, or by a person.
 type NextCall struct {
-	Kind    string            `json:"kind"` // ready_call or input_required
-	Tool    string            `json:"tool"`
-	Args    map[string]any    `json:"args"`
+	Kind    string            `json:"kind" jsonschema:"ready_call: send it as it is; input_required: what is missing must be filled in first; person: a person decides the gate, not you"`
+	Tool    string            `json:"tool,omitempty"` // with Args: of a call
+	Args    map[string]any    `json:"args,omitempty"`
 	Why     string            `json:"why"`
 	Missing []MissingArgument `json:"missing,omitempty"`
+
+	// Of what is left to a person.
+	Gate    ID     `json:"gate,omitzero"`
+	Command string `json:"command,omitempty"` // that decides it at a terminal, with words in capitals to fill in
+	URL     string `json:"url,omitempty"`     // of the gate on the page, where there is one
+
+	run ID // that the gate is of
 }
 
 // MissingArgument is one that the caller has to give.
@@ -155,8 +164,14 @@ type diagnosis struct {
 // mayCall reports whether a caller can make a call about a run of such control.
 func (c Caller) mayCall(call NextCall, control string) bool {
 	scope := cmp.Or(scopeOf[call.Tool], ScopeRead)
+	if call.raises() && !c.May(ScopeDecide) {
+		return false
+	}
 	return c.May(scope) && !(c.Controlled() && control == InspectAlone && scope != ScopeRead)
 }
+
+// raises reports whether a call starts a run with bounds that its caller is to raise.
+func (c NextCall) raises() bool { return c.Tool == ToolRunStart && c.Kind == InputRequired }
 
 // unreadable reports whether an error says that a run cannot be read.
 func unreadable(err error) bool {
@@ -319,15 +334,15 @@ func (got *Diagnosis) ended(run Run) {
 }
 
 // asked is what there is to say of a run that waits for decisions.
-func (d *diagnosis) asked(got *Diagnosis, run Run, gates []askedGate) error {
+func (d *diagnosis) asked(got *Diagnosis, run Run, gates []AskedGate) error {
 	delivers := 0
 	for _, g := range gates {
 		got.Facts.Gates = append(got.Facts.Gates, g.ID)
 		if g.Kind == Delivery {
 			delivers++
 		}
-		if g.run != run.ID {
-			got.Recommended = g.run
+		if g.Run != run.ID {
+			got.Recommended = g.Run
 		}
 	}
 	got.found(DiagnosisDecision, "it asks: "+gates[0].Question)
@@ -338,10 +353,12 @@ func (d *diagnosis) asked(got *Diagnosis, run Run, gates []askedGate) error {
 		got.Condition = DiagnosisDelivery
 		got.call(ToolDeliveryGate, "see what is delivered", nil)
 	}
+	caller := CallerFrom(d.ctx)
 	for _, g := range gates {
-		for _, action := range g.Available() {
-			got.Next = append(got.Next, decideCall(g.run, g.Gate, action))
-		}
+		got.Next = append(got.Next, caller.gateCall(g, got.Control))
+	}
+	if got.Next[len(got.Next)-1].Kind == PersonCall {
+		got.call(ToolRunWatch, "wait until a person has answered", map[string]any{"after_seq": run.HeadSeq, "until": UntilDecision})
 	}
 	if launches, err := d.launches(run); err != nil || !launches {
 		return err
@@ -349,34 +366,52 @@ func (d *diagnosis) asked(got *Diagnosis, run Run, gates []askedGate) error {
 	return d.resume(got, run)
 }
 
-// askedGate is an undecided gate, with the run that asks.
-type askedGate struct {
-	run ID
+// AskedGate is an undecided gate, with the run that asks.
+type AskedGate struct {
+	Run ID
 	Gate
 }
 
-// decideCall is the call that takes an action at a gate.
-func decideCall(run ID, g Gate, action string) NextCall {
-	c := NextCall{Kind: ReadyCall, Tool: ToolGateDecide, Args: map[string]any{"run_id": run, "gate_id": g.ID, "action": action},
-		Why: action + " at " + g.Key}
-	switch g.Kind {
-	case Handoff:
-		c.Tool = ToolHandoff
-	case Delivery:
-		c.Tool, c.Why = ToolDelivery, deliveryEffects[action]
+// decideTools are the tools that decide gates of a kind; of the others gate_decide does.
+var decideTools = map[GateKind]string{Handoff: ToolHandoff, Delivery: ToolDelivery}
+
+// gateCall is what a caller can do about a gate: call the tool that decides it, or tell a
+// person, who can. What the person decides is for them to say: no call holds it.
+func (c Caller) gateCall(g AskedGate, control string) NextCall {
+	if call := decideCall(g, g.Available()...); c.mayCall(call, control) {
+		return call
 	}
-	if NeedsFeedback(action) {
-		c.miss("feedback", `{"type":"string","maxLength":16384}`)
+	words := []string{"decide", g.Run.String(), g.Typable(), "ACTION"}
+	return NextCall{Kind: PersonCall, Gate: g.ID, Command: CommandLine(words...), run: g.Run,
+		Why: "a person answers, with " + strings.Join(g.Available(), " or ") + ": " + cutText(g.Question, watchedText)}
+}
+
+// decideCall is the call that takes one of some actions at a gate, once somebody has said
+// which.
+func decideCall(g AskedGate, actions ...string) NextCall {
+	c := NextCall{Tool: cmp.Or(decideTools[g.Kind], ToolGateDecide), Why: "decide " + g.Key + " as the person says",
+		Args: map[string]any{"run_id": g.Run, "gate_id": g.ID, "subject_digest": g.Digest}}
+	c.miss("action", map[string]any{"type": "string"}, actions)
+	needing := func(needs func(string) bool) (of []string) {
+		for _, action := range actions {
+			if needs(action) {
+				of = append(of, action)
+			}
+		}
+		return of
 	}
-	if NeedsAnswer(g, action) {
-		c.miss("answer", `{}`)
+	if of := needing(NeedsFeedback); len(of) > 0 {
+		c.miss("feedback", map[string]any{"type": "string", "maxLength": 16384, "description": "needed by " + strings.Join(of, ", ")}, nil)
+	}
+	if of := needing(func(action string) bool { return NeedsAnswer(g.Gate, action) }); len(of) > 0 {
+		c.miss("answer", map[string]any{"description": "needed by " + strings.Join(of, ", ")}, nil)
 	}
 	return c
 }
 
-func (c *NextCall) miss(name, schema string) {
+func (c *NextCall) miss(name string, schema map[string]any, choices []string) {
 	c.Kind = InputRequired
-	c.Missing = append(c.Missing, MissingArgument{Name: name, Schema: json.RawMessage(schema)})
+	c.Missing = append(c.Missing, MissingArgument{Name: name, Schema: flow.JSON(schema), Choices: choices})
 }
 
 // NeedsAnswer tells of the actions that mean nothing without a value.
@@ -431,19 +466,19 @@ func (d *diagnosis) top(run Run) (ID, error) {
 }
 
 // gates are the undecided ones of a run and of those that it has dispatched.
-func (d *diagnosis) gates(run Run) (all []askedGate, err error) {
+func (d *diagnosis) gates(run Run) (all []AskedGate, err error) {
 	if run.State.Terminal() {
 		return nil, nil
 	}
 	for _, g := range run.OpenGates {
-		all = append(all, askedGate{run.ID, g})
+		all = append(all, AskedGate{run.ID, g})
 	}
 	for _, id := range run.children() {
 		child, err := d.r.Get(d.ctx, id)
 		if CodeOf(err) == RunNotFound {
 			continue // it was announced and not made yet
 		}
-		var below []askedGate
+		var below []AskedGate
 		if err == nil {
 			below, err = d.gates(child)
 		}

@@ -40,17 +40,24 @@ func ends(j records, kind Kind, text string) records {
 }
 
 // calls are the tools of calls, with what of their arguments matters; a question mark says
-// that something is missing.
+// that something is missing. Of what is left to a person it is the gate.
 func calls(next []NextCall) (all []string) {
 	for _, c := range next {
 		text := c.Tool
-		for _, name := range []string{"action", "slice", "mode"} {
+		if c.Kind == PersonCall {
+			text = "person " + c.Gate.String()[24:]
+		}
+		for _, name := range []string{"action", "slice", "mode", "until"} {
 			if v, ok := c.Args[name].(string); ok {
 				text += " " + v
 			}
 		}
 		for _, m := range c.Missing {
-			text += " ?" + m.Name
+			text += Joined("=", " ?"+m.Name, strings.Join(m.Choices, ","))
+		}
+		_, shown := c.Args["subject_digest"]
+		if decides := scopeOf[c.Tool] == ScopeDecide; decides != shown || decides && c.Kind != InputRequired {
+			text += " BAD"
 		}
 		if (c.Kind == InputRequired) != (len(c.Missing) > 0) || c.Why == "" {
 			text += " BAD"
@@ -103,13 +110,13 @@ func TestDiagnoses(t *testing.T) {
 		{"a record was changed", changed, func(r *projectRun) { r.broken = malformed(&Error{Message: "no JSON"}) }, DiagnosisUnreadable, "no JSON", []string{"run_verify"}},
 		{"a newer format", changed, func(r *projectRun) { r.failing = Errorf(FormatNewer, "record 9 is of an unknown kind") }, DiagnosisUnreadable, "unknown kind", []string{"run_verify"}},
 		{"its program is gone", ends(records{}, KindIntentDraft, `{"program_digest":"sha256:gone"}`), nil, DiagnosisUnreadable, "sha256:gone", []string{"run_verify"}},
-		{"a question", asked, nil, DiagnosisDecision, "What now?", []string{"gate_decide approve", "gate_decide deny"}},
-		{"a question of a living run", asked, alive(0), DiagnosisDecision, "", []string{"gate_decide approve", "gate_decide deny"}},
-		{"one of two is decided", two, nil, DiagnosisDecision, "", []string{"gate_decide approve", "run_resume"}},
-		{"a handoff", parked(started(), Handoff, nil, ActionRetry, ActionHalt), nil, DiagnosisDecision, "", []string{"phase_handoff_decide retry_feedback ?feedback", "phase_handoff_decide halt"}},
-		{"a bound", parked(started(), Bound, nil, "extend", "stop"), nil, DiagnosisDecision, "", []string{"gate_decide extend ?answer", "gate_decide stop"}},
+		{"a question", asked, nil, DiagnosisDecision, "What now?", []string{"gate_decide ?action=approve,deny"}},
+		{"a question of a living run", asked, alive(0), DiagnosisDecision, "", []string{"gate_decide ?action=approve,deny"}},
+		{"one of two is decided", two, nil, DiagnosisDecision, "", []string{"gate_decide ?action=approve", "run_resume"}},
+		{"a handoff", parked(started(), Handoff, nil, ActionRetry, ActionHalt), nil, DiagnosisDecision, "", []string{"phase_handoff_decide ?action=retry_feedback,halt ?feedback"}},
+		{"a bound", parked(started(), Bound, nil, "extend", "stop"), nil, DiagnosisDecision, "", []string{"gate_decide ?action=extend,stop ?answer"}},
 		{"a delivery", parked(working(), Delivery, delivery, DeliverApprove, DeliverApply, DeliverFix), nil, DiagnosisDelivery, "",
-			[]string{"delivery_gate", "delivery_decide approve", "delivery_decide fix ?feedback"}},
+			[]string{"delivery_gate", "delivery_decide ?action=approve,fix ?feedback"}},
 		{"silent", started(), alive(31 * time.Second), DiagnosisStalled, "process 7", []string{"run_events_tail", "run_cancel hard"}},
 		{"driven", started(), alive(30 * time.Second), DiagnosisActive, "running", []string{"run_watch"}},
 		{"launched", started(), func(r *projectRun) { r.Launching = true }, DiagnosisActive, "", []string{"run_watch"}},
@@ -123,7 +130,7 @@ func TestDiagnoses(t *testing.T) {
 		{"it has slept", ends(started(), KindRunParked, `{"wake_at":"2026-11-15T00:00:00Z"}`), nil, DiagnosisResumeReady, "", []string{"run_resume"}},
 		{"interrupted", doubt, nil, DiagnosisInterrupted, "owner_died", []string{"run_resume", "run_evidence errors"}},
 		{"a draft", draft, nil, DiagnosisNotStarted, "", []string{"run_status"}},
-		{"too much", ends(started(), KindIntentFail, `{"reason":"bound_exceeded","code":"bound_exceeded","bound":"tool_calls","message":"2 of 2"}`), nil, DiagnosisBoundExceeded, "tool_calls", []string{"run_evidence bounds", "run_start ?bounds"}},
+		{"too much", ends(started(), KindIntentFail, `{"reason":"bound_exceeded","code":"bound_exceeded","bound":"tool_calls","message":"2 of 2"}`), nil, DiagnosisBoundExceeded, "tool_calls", []string{"run_evidence bounds", "run_start ?bounds=tool_calls"}},
 		{"no key", ends(started(), KindIntentFail, `{"reason":"step_error","code":"provider_auth","message":"no"}`), nil, DiagnosisProviderPressure, "provider_auth", []string{"run_evidence errors", "run_start"}},
 		{"failed", ends(started(), KindIntentFail, `{"reason":"step_error","code":"tool_error","message":"no"}`), nil, DiagnosisFailed, "tool_error: no", []string{"run_evidence errors", "run_start"}},
 		{"cancelled", ends(started(), KindIntentCancel, `{"reason":"enough"}`), nil, DiagnosisCancelled, "enough", []string{"run_evidence decisions"}},
@@ -172,7 +179,7 @@ func TestDiagnosisOfDispatchedRuns(t *testing.T) {
 	p.add(2, child)
 	ctx := WithCaller(t.Context(), Caller{Surface: "cli"})
 	got, err := Diagnose(ctx, p, testID(1), p.now, nil)
-	if err != nil || got.Condition != DiagnosisDecision || got.Recommended != testID(2) || !slices.Equal(calls(got.Next), []string{"gate_decide approve"}) || got.Next[0].Args["run_id"] != testID(2) {
+	if err != nil || got.Condition != DiagnosisDecision || got.Recommended != testID(2) || !slices.Equal(calls(got.Next), []string{"gate_decide ?action=approve"}) || got.Next[0].Args["run_id"] != testID(2) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	p.add(2, ends(child, KindPolicyGateResolve, resolves(40, "approve")))
@@ -190,11 +197,11 @@ func TestDiagnosisAfterADispatchedRun(t *testing.T) {
 		child records // nil: it was announced and not made yet
 		want  []string
 	}{
-		"it has ended since":     {ends(ends(parked(started(), Question, nil), KindPolicyGateResolve, resolves(40, "deny")), KindIntentAttest, `{}`), []string{"gate_decide approve", "run_resume"}},
-		"it had ended before":    {ends(started(), KindIntentAttest, `{}`), []string{"gate_decide approve"}},
-		"it waits for nobody":    {ends(started(), KindRunParked, `{}`), []string{"gate_decide approve", "run_resume"}},
-		"it waits for an answer": {parked(started(), Question, nil, "deny"), []string{"gate_decide approve", "gate_decide deny"}},
-		"it is not there":        {nil, []string{"gate_decide approve", "run_resume"}},
+		"it has ended since":     {ends(ends(parked(started(), Question, nil), KindPolicyGateResolve, resolves(40, "deny")), KindIntentAttest, `{}`), []string{"gate_decide ?action=approve", "run_resume"}},
+		"it had ended before":    {ends(started(), KindIntentAttest, `{}`), []string{"gate_decide ?action=approve"}},
+		"it waits for nobody":    {ends(started(), KindRunParked, `{}`), []string{"gate_decide ?action=approve", "run_resume"}},
+		"it waits for an answer": {parked(started(), Question, nil, "deny"), []string{"gate_decide ?action=approve", "gate_decide ?action=deny"}},
+		"it is not there":        {nil, []string{"gate_decide ?action=approve", "run_resume"}},
 	} {
 		p := newProject()
 		parent := started()
@@ -245,7 +252,8 @@ func TestDiagnosisForItsCaller(t *testing.T) {
 	own := slices.Clone(one)
 	own[0].Body = json.RawMessage(strings.Replace(string(own[0].Body), "foreground", "supervisor", 1))
 	p.add(2, own)
-	all, decides := []string{"gate_decide approve", "run_resume"}, []string{"gate_decide approve"}
+	all, decides := []string{"gate_decide ?action=approve", "run_resume"}, []string{"gate_decide ?action=approve"}
+	person := []string{"person " + testID(40).String()[24:], "run_watch decision"}
 	for _, c := range []struct {
 		name    string
 		run     byte
@@ -256,11 +264,12 @@ func TestDiagnosisForItsCaller(t *testing.T) {
 		{"command line", 1, Caller{Surface: "cli"}, InspectAlone, all},
 		{"http", 1, Caller{Surface: "http", Scopes: DefaultScopes()}, InspectAlone, all},
 		{"decides", 1, Caller{Surface: "http", Scopes: []string{ScopeRead, ScopeDecide}}, InspectAlone, decides},
-		{"reads", 1, Caller{Surface: "http", Scopes: []string{ScopeRead}}, InspectAlone, nil},
-		{"mcp at a person's run", 1, Caller{Surface: "mcp", Scopes: DefaultScopes()}, InspectAlone, nil},
-		{"stdio at a person's run", 1, Caller{Surface: "stdio"}, InspectAlone, nil},
-		{"stdio", 2, Caller{Surface: "stdio"}, Controllable, all},
-		{"mcp", 2, Caller{Surface: "mcp", Scopes: []string{ScopeRead, ScopeRun}}, Controllable, []string{"run_resume"}},
+		{"reads", 1, Caller{Surface: "http", Scopes: []string{ScopeRead}}, InspectAlone, person},
+		{"mcp at a person's run", 1, Caller{Surface: "mcp", Scopes: DefaultScopes()}, InspectAlone, person},
+		{"stdio at a person's run", 1, Caller{Surface: "stdio", Scopes: DefaultScopes()}, InspectAlone, person},
+		{"stdio that decides", 2, Caller{Surface: "stdio", Scopes: DefaultScopes()}, Controllable, all},
+		{"stdio", 2, Caller{Surface: "stdio", Scopes: []string{ScopeRead, ScopeRun, ScopeSubmit}}, Controllable, append(slices.Clone(person), "run_resume")},
+		{"mcp", 2, Caller{Surface: "mcp", Scopes: []string{ScopeRead, ScopeRun}}, Controllable, append(slices.Clone(person), "run_resume")},
 	} {
 		got, err := Diagnose(WithCaller(t.Context(), c.caller), p, testID(c.run), p.now, nil)
 		if err != nil || got.Control != c.control || !slices.Equal(calls(got.Next), c.want) {

@@ -72,6 +72,9 @@ func (c Control) Read(ctx context.Context, r Resource) ([]byte, error) {
 		})
 	case ResourceDiff:
 		d, err := c.Diff(ctx, DiffRequest{Run: r.Run, Mode: DiffFull, Max: largestDiffMax})
+		if err == nil && d.Text == "" { // clients reject a document without any text
+			d.Text = "No change of run " + r.Run.String() + " is recorded.\n"
+		}
 		return []byte(d.Text), err
 	}
 	return jsonText(c.Status(ctx, StatusRequest{Run: r.Run}))

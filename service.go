@@ -3,6 +3,7 @@ package tipstaff
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"time"
 )
@@ -476,4 +477,24 @@ type Problem struct {
 	Line    int    `json:"line,omitempty"`
 	Column  int    `json:"column,omitempty"`
 	Message string `json:"message"`
+}
+
+// String is the problem where editors can jump to: file:line:column: code: message. One of a
+// journal has a record's number in place of a position.
+func (p Problem) String() string {
+	at := p.File
+	for _, n := range []int{p.Line, p.Column} {
+		if at == "" || n == 0 {
+			break
+		}
+		at = fmt.Sprintf("%s:%d", at, n)
+	}
+	if p.Seq > 0 {
+		at = Joined(": ", at, fmt.Sprintf("seq %d", p.Seq))
+	}
+	text := Joined(": ", at, p.Code+": "+p.Message)
+	if p.Path != "" {
+		text += " (" + p.Path + ")"
+	}
+	return text
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -37,7 +38,7 @@ const (
 
 // WatchModes are the modes of a [WatchRequest].
 func WatchModes() []string {
-	return []string{UntilEvent, UntilStage, UntilStep, UntilGateOrEnd, UntilEnd}
+	return []string{UntilEvent, UntilStage, UntilStep, UntilGateOrEnd, UntilEnd, UntilDecision}
 }
 
 // Watch waits until something happens in a run that its mode is about, or that needs
@@ -53,8 +54,7 @@ func (c Control) Watch(ctx context.Context, req WatchRequest, tell func(seq int6
 	case req.After < 0:
 		return Watched{}, Errorf(InvalidArgument, "after_seq is %d: records are counted from 1", req.After)
 	case !slices.Contains(WatchModes(), req.Until):
-		return Watched{}, Errorf(InvalidArgument, "there is no mode %s: choose from %s, %s, %s, %s and %s",
-			Quote(req.Until, 100), UntilEvent, UntilStage, UntilStep, UntilGateOrEnd, UntilEnd)
+		return Watched{}, Errorf(InvalidArgument, "there is no mode %s: choose from %s", Quote(req.Until, 100), strings.Join(WatchModes(), ", "))
 	}
 	w := &watch{Control: c, ctx: ctx, req: req, tell: tell, seen: req.After, summary: WatchSummary{ByKind: map[string]int{}, Last: []WatchedEvent{}}}
 	return w.until(time.Duration(timeout) * time.Second)
@@ -68,6 +68,9 @@ type watch struct {
 
 	run     Run    // as it was when it was looked at last
 	before  string // the stage or step at the cursor
+	waited  []ID   // with [UntilDecision]: gates that were undecided at the cursor, or when the watch began if it has none
+	from    int64  // that place
+	decided bool   // one of the run's own gates was, after it
 	seen    int64  // the last record that the summary counts
 	summary WatchSummary
 
@@ -86,6 +89,9 @@ func (w *watch) until(timeout time.Duration) (got Watched, err error) {
 		return got, Errorf(CursorBeyondHead, "run %s has %d records: there is none after %d", w.run.ID, w.run.HeadSeq, w.req.After)
 	}
 	if w.before, err = w.placeAt(w.req.After); err != nil {
+		return got, err
+	}
+	if err = w.noteGates(); err != nil {
 		return got, err
 	}
 	if trigger, err := w.test(); err != nil || trigger != nil {
@@ -179,11 +185,12 @@ func (w *watch) wantsSummary() bool { return w.req.Summary == nil || *w.req.Summ
 // take counts a record, and reports whether the run has to be looked at because of it.
 func (w *watch) take(e Event) bool {
 	w.count(&e)
+	w.decided = w.decided || e.Kind.ClosesGate() && e.Seq > w.from
 	if w.Now().Sub(w.toldAt) >= watchedEvery {
 		w.say(e.Seq)
 	}
 	switch w.req.Until {
-	case UntilGateOrEnd, UntilEnd:
+	case UntilGateOrEnd, UntilEnd, UntilDecision:
 		return e.Kind.Envelope() || aboutOwner(e.Kind)
 	}
 	return true
@@ -275,8 +282,12 @@ func (w *watch) test() (*WatchTrigger, error) {
 	if mode != UntilEnd {
 		owned := run.Condition == Running || run.Status == StatusQueued
 		for _, g := range asked {
-			own := g.run == run.ID
-			if mode == UntilGateOrEnd || !owned || own && g.OpenedSeq > w.req.After {
+			own := g.Run == run.ID
+			fires := mode == UntilGateOrEnd || !owned || own && g.OpenedSeq > w.req.After
+			if mode == UntilDecision {
+				fires = !slices.Contains(w.waited, g.ID)
+			}
+			if fires {
 				seq := g.OpenedSeq
 				if !own {
 					seq = run.HeadSeq
@@ -292,6 +303,14 @@ func (w *watch) test() (*WatchTrigger, error) {
 		return &WatchTrigger{Kind: WatchResume, Seq: run.HeadSeq, Reason: "it waits to be resumed: nothing more happens by itself"}, nil
 	}
 	switch mode {
+	case UntilDecision:
+		still := func(id ID) bool { return slices.ContainsFunc(asked, func(g AskedGate) bool { return g.ID == id }) }
+		if len(asked) == 0 {
+			return &WatchTrigger{Kind: UntilDecision, Seq: run.HeadSeq, Reason: "nothing waits for a decision"}, nil
+		}
+		if w.decided || slices.ContainsFunc(w.waited, func(id ID) bool { return !still(id) }) {
+			return &WatchTrigger{Kind: UntilDecision, Seq: run.HeadSeq, Reason: fmt.Sprintf("a gate was decided; %d are still open", len(asked))}, nil
+		}
 	case UntilEvent:
 		if run.HeadSeq > w.req.After {
 			return &WatchTrigger{Kind: UntilEvent, Seq: w.req.After + 1, Reason: "there is a later record"}, nil
@@ -312,9 +331,24 @@ func failureText(f *Failure) string {
 }
 
 // asked are the undecided gates of a run and of those that it has dispatched.
-func (w *watch) asked(run Run) ([]askedGate, error) {
+func (w *watch) asked(run Run) ([]AskedGate, error) {
 	d := &diagnosis{ctx: w.ctx, r: w.Runs}
 	return d.gates(run)
+}
+
+// noteGates notes what waits for a decision at the cursor.
+func (w *watch) noteGates() error {
+	if w.req.Until != UntilDecision {
+		return nil
+	}
+	w.from = cmp.Or(w.req.After, w.run.HeadSeq)
+	asked, err := w.asked(w.run)
+	for _, g := range asked {
+		if g.Run != w.run.ID || g.OpenedSeq <= w.from {
+			w.waited = append(w.waited, g.ID)
+		}
+	}
+	return err
 }
 
 func (w *watch) place(stage, step string) string {
@@ -367,6 +401,7 @@ func (w *watch) answer(trigger *WatchTrigger, err error) (Watched, error) {
 	if err != nil {
 		return got, err
 	}
+	got.Asked = asked
 	for _, g := range asked[:min(len(asked), watchedGates)] {
 		got.Gates = append(got.Gates, briefGate(g.Gate))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -106,24 +107,24 @@ func TestWatchModes(t *testing.T) {
 		of    records
 		with  func(*projectRun)
 		after int
-		want  string // by mode: next_event, stage_change, step_change, gate_or_end, end
+		want  string // by mode, in the order of WatchModes
 	}
 	cases := []watches{
-		{"decided, and not resumed", decided, nil, len(decided), "resume_needed resume_needed resume_needed resume_needed resume_needed"},
-		{"interrupted", interrupted, nil, len(interrupted), "interrupted interrupted interrupted interrupted interrupted"},
-		{"nothing has happened", started(), alive, len(started()), "timeout timeout timeout timeout timeout"},
-		{"something has", started(), alive, len(started()) - 1, "next_event timeout timeout timeout timeout"},
-		{"asks, and goes on; it was known", gate(Question), alive, open + 1, "timeout timeout timeout gate timeout"},
-		{"asks, and goes on; it is news", gate(Question), alive, open - 1, "gate gate gate gate timeout"},
-		{"another stage", piped, alive, len(piped) - 1, "next_event stage_change step_change timeout timeout"},
-		{"another visit of the stage", piped[:len(piped)-1], alive, len(piped) - 2, "next_event timeout step_change timeout timeout"},
-		{"the decided one never fires", ends(decided[:len(decided):len(decided)], KindRunResumed, `{"epoch":2}`), alive, 0, "next_event timeout step_change timeout timeout"},
+		{"decided, and not resumed", decided, nil, len(decided), "resume_needed resume_needed resume_needed resume_needed resume_needed resume_needed"},
+		{"interrupted", interrupted, nil, len(interrupted), "interrupted interrupted interrupted interrupted interrupted interrupted"},
+		{"nothing has happened", started(), alive, len(started()), "timeout timeout timeout timeout timeout decision"},
+		{"something has", started(), alive, len(started()) - 1, "next_event timeout timeout timeout timeout decision"},
+		{"asks, and goes on; it was known", gate(Question), alive, open + 1, "timeout timeout timeout gate timeout timeout"},
+		{"asks, and goes on; it is news", gate(Question), alive, open - 1, "gate gate gate gate timeout gate"},
+		{"another stage", piped, alive, len(piped) - 1, "next_event stage_change step_change timeout timeout decision"},
+		{"another visit of the stage", piped[:len(piped)-1], alive, len(piped) - 2, "next_event timeout step_change timeout timeout decision"},
+		{"the decided one never fires", ends(decided[:len(decided):len(decided)], KindRunResumed, `{"epoch":2}`), alive, 0, "next_event timeout step_change timeout timeout decision"},
 	}
 	for _, kind := range []GateKind{Question, Approval, Handoff, Clarification, Confirmation, InDoubt, Bound, Delivery} {
-		cases = append(cases, watches{"parked at " + string(kind), gate(kind), nil, open + 1, "gate gate gate gate timeout"})
+		cases = append(cases, watches{"parked at " + string(kind), gate(kind), nil, open + 1, "gate gate gate gate timeout timeout"})
 	}
 	for _, kind := range []Kind{KindIntentAttest, KindIntentFail, KindIntentCancel} {
-		cases = append(cases, watches{"ended by " + string(kind), ends(started(), kind, `{"reason":"because"}`), nil, len(started()) + 1, "end end end end end"})
+		cases = append(cases, watches{"ended by " + string(kind), ends(started(), kind, `{"reason":"because"}`), nil, len(started()) + 1, "end end end end end end"})
 	}
 	for _, c := range cases {
 		for i, want := range strings.Fields(c.want) {
@@ -150,6 +151,50 @@ func TestWatchModes(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// Who waits for a decision is told of one that came after the cursor, of every later gate, and
+// of none that was there before.
+func TestWatchUntilDecision(t *testing.T) {
+	two := parked(started(), Question, nil, "approve")
+	two.add(KindPolicyGate, "root/two", 0, opens(41, Question, nil, "approve"))
+	both := int64(len(two))
+	first := func(w *watchable) { w.happens(KindPolicyGateResolve, "root/ok", resolves(40, "approve")) }
+	third := func(w *watchable) { w.happens(KindPolicyGate, "root/three", opens(42, Question, nil, "approve")) }
+	for name, c := range map[string]struct {
+		after   int64
+		before  func(*watchable) // nil: nothing
+		happens func(*watchable)
+		want    string
+	}{
+		"one of two is decided":              {both, nil, first, UntilDecision},
+		"without a cursor":                   {0, nil, first, UntilDecision},
+		"it was decided before the watch":    {both, first, nil, UntilDecision},
+		"before a watch without a cursor":    {0, first, nil, WatchTimeout},
+		"nobody answers":                     {both, nil, nil, WatchTimeout},
+		"a third is asked":                   {both, nil, third, WatchGate},
+		"a gate that the cursor has not met": {both - 1, nil, nil, WatchGate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWatchable(slices.Clone(two), nil)
+				if c.before != nil {
+					c.before(w)
+				}
+				if c.happens != nil {
+					go func() {
+						time.Sleep(time.Second)
+						c.happens(w)
+					}()
+				}
+				got, err := Control{Runs: w, Now: time.Now}.Watch(WithCaller(t.Context(), Caller{Surface: "cli"}),
+					WatchRequest{Run: testID(1), After: c.after, Until: UntilDecision, TimeoutS: 5}, nil)
+				if err != nil || got.Trigger.Kind != c.want {
+					t.Errorf("%+v, %v", got.Trigger, err)
+				}
+			})
+		})
 	}
 }
 

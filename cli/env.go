@@ -84,6 +84,9 @@ type Env struct {
 	// MCP serves the runs of a workspace to MCP clients, until ctx ends or the client does.
 	// announce is told where it listens, over HTTP.
 	MCP func(ctx context.Context, o MCPOptions, announce func(Listening) error) error
+	// RunClient runs a program that is on PATH in a folder, with what it says going to our
+	// standard error, and returns its exit code. err: it cannot be started.
+	RunClient func(ctx context.Context, dir string, argv []string) (code int, err error)
 	// EndToEnd tries this build of Tipstaff, in a folder of its own.
 	EndToEnd func(context.Context, EndToEndOptions) (EndToEndReport, error)
 	// Approve answers approvals of a turn from what tools declare, where no person is to

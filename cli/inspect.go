@@ -220,8 +220,8 @@ func (o *showOptions) showDiagnosis(ctx context.Context, svc tipstaff.Service, r
 	var lines []string
 	get := readOnce(ctx, svc)
 	for _, c := range d.Next {
-		if line := o.commandOf(get, c); line != "" {
-			lines = append(lines, line+"  # "+clean(c.Why))
+		for _, command := range o.commandsOf(get, c) {
+			lines = append(lines, command.line+"  # "+clean(command.why))
 		}
 	}
 	o.printCommands("next:", lines)
@@ -249,7 +249,32 @@ func readOnce(ctx context.Context, svc tipstaff.Service) func(tipstaff.ID) (tips
 	}
 }
 
-// commandOf is a call as a command line; "": there is no such command.
+// command is a command line, and what it is for.
+type command struct{ line, why string }
+
+// commandsOf are the command lines that do what a call does: of a decision one for each action.
+func (a *app) commandsOf(get func(tipstaff.ID) (tipstaff.Run, error), c tipstaff.NextCall) (all []command) {
+	run, _ := c.Args["run_id"].(tipstaff.ID)
+	switch c.Tool {
+	case tipstaff.ToolGateDecide, tipstaff.ToolHandoff, tipstaff.ToolDelivery:
+		asks, err := get(run)
+		for _, g := range asks.OpenGates {
+			if err != nil || g.ID != c.Args["gate_id"].(tipstaff.ID) {
+				continue
+			}
+			for _, action := range g.Available() {
+				all = append(all, command{a.decideLine(run, g, action), g.Effect(action)})
+			}
+		}
+		return all
+	}
+	if line := a.commandOf(get, c); line != "" {
+		all = append(all, command{line, c.Why})
+	}
+	return all
+}
+
+// commandOf is a call that decides nothing as a command line; "": there is no such command.
 func (a *app) commandOf(get func(tipstaff.ID) (tipstaff.Run, error), c tipstaff.NextCall) string {
 	run, _ := c.Args["run_id"].(tipstaff.ID)
 	show := func(flags ...string) string { return a.invocation(append([]string{"show", run.String()}, flags...)...) }
@@ -281,13 +306,6 @@ func (a *app) commandOf(get func(tipstaff.ID) (tipstaff.Run, error), c tipstaff.
 		return show("--diff")
 	case tipstaff.ToolDeliveryGate:
 		return show("--delivery")
-	case tipstaff.ToolGateDecide, tipstaff.ToolHandoff, tipstaff.ToolDelivery:
-		asks, err := get(run)
-		for _, g := range asks.OpenGates {
-			if err == nil && g.ID == c.Args["gate_id"].(tipstaff.ID) {
-				return a.decideLine(run, g, c.Args["action"].(string))
-			}
-		}
 	}
 	return ""
 }
@@ -319,8 +337,8 @@ func (o *showOptions) printNext(ctx context.Context, svc tipstaff.Service, r tip
 		if asks && (c.Args["run_id"] == r.ID || c.Tool == tipstaff.ToolRunResume) {
 			continue
 		}
-		if line := o.commandOf(get, c); line != "" {
-			lines = append(lines, line)
+		for _, command := range o.commandsOf(get, c) {
+			lines = append(lines, command.line)
 		}
 	}
 	if asks && r.Condition != tipstaff.Running && r.Status != tipstaff.StatusQueued {

@@ -22,6 +22,7 @@ type MCPOptions struct {
 	Engine    string // as in OpenOptions
 	HTTP      string // address; "": standard input and output
 	ReadOnly  bool
+	Decide    bool     // the client on standard input and output may decide gates
 	AllowDirs []string // folders beside the workspace that requests may name
 	MaxRuns   int      // runs with a process of their own; 0: as many as usual
 	JSON      bool     // of the log
@@ -43,14 +44,17 @@ func newMCP(a *app) *cobra.Command {
 		Long: `Serve the runs of a workspace to an MCP client (Claude Code, Cursor, Codex, Gemini,
 OpenCode …) on standard input and output, or over HTTP. Runs that it starts have
 processes of their own: they go on when the client and this server have ended.
+Gates are yours: on standard input and output a client starts, follows and inspects
+runs, and decides nothing without --decide. Over HTTP tokens say who may do what.
 
 The workspace is --workspace, else $TIPSTAFF_WORKSPACE, else the current folder if it
 has a tipstaff.yaml or .tipstaff. Without one the server starts, and its tools say so.
 
 With --config it serves nothing: it prints the configuration of a client for this
-workspace and, with --write, puts it into the client's file in the workspace. No other
-entry there is touched.`,
-		Example: `  tipstaff mcp --config claude --write
+workspace. With --write the client's own command adds it; where there is no such
+command, the text is printed and the exit code is 3.`,
+		Example: `  tipstaff mcp --config claude
+  tipstaff mcp --config claude --write
   tipstaff mcp --workspace ~/project --read-only
   tipstaff mcp --http 127.0.0.1:8090`,
 		PreRunE: func(cmd *cobra.Command, _ []string) error { return o.check(cmd) },
@@ -59,19 +63,26 @@ entry there is touched.`,
 	f := cmd.Flags()
 	f.StringVar(&o.HTTP, "http", "", "serve streamable HTTP at this `address`, path /mcp, instead of standard input and output")
 	f.BoolVar(&o.ReadOnly, "read-only", false, "offer only the tools that change nothing")
+	f.BoolVar(&o.Decide, "decide", false, "let the client decide gates too")
 	f.StringArrayVar(&o.AllowDirs, "allow-dir", nil, "a `folder` beside the workspace that requests may name too; may be repeated")
 	f.StringVar(&o.maxRuns, "max-runs", "", "refuse to start a run if `n` of them have a process already (default $TIPSTAFF_MAX_RUNS, else 4)")
-	f.StringVar(&o.config, "config", "", "print the configuration of a `client`: "+strings.Join(mcpClients(), ", "))
-	f.BoolVar(&o.write, "write", false, "with --config: put it into the client's file")
+	f.StringVar(&o.config, "config", "", "print the configuration of a `client`: "+strings.Join(mcpClientNames(), ", "))
+	f.BoolVar(&o.write, "write", false, "with --config: have the client's own command add it")
 	_ = cmd.MarkFlagDirname("allow-dir") // fails only for a flag that is not there
-	_ = cmd.RegisterFlagCompletionFunc("config", cobra.FixedCompletions(mcpClients(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("config", cobra.FixedCompletions(mcpClientNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func (o *mcpOptions) check(cmd *cobra.Command) error {
 	switch {
-	case cmd.Flags().Changed("config") && !slices.Contains(mcpClients(), o.config):
-		return &usageError{message: fmt.Sprintf("--config %s is not a client that is known", tipstaff.ShellWord(o.config)), hint: "it is one of " + strings.Join(mcpClients(), ", ")}
+	case cmd.Flags().Changed("config") && !slices.Contains(mcpClientNames(), o.config):
+		return &usageError{message: fmt.Sprintf("--config %s is not a client that is known", tipstaff.ShellWord(o.config)), hint: "it is one of " + strings.Join(mcpClientNames(), ", ")}
+	case o.Decide && o.ReadOnly:
+		return &usageError{message: "--decide and --read-only exclude each other: a decision changes a run"}
+	case o.Decide && o.config != "":
+		return &usageError{message: "--config is for a client that decides nothing: --decide does not go with it", hint: "write --decide after the word mcp in what --config prints"}
+	case o.Decide && o.HTTP != "":
+		return &usageError{message: "--decide is for standard input and output: over HTTP a token says what its bearer may do", hint: "give the token the scope decide, under serve.tokens in tipstaff.yaml"}
 	case o.write && o.config == "":
 		return &usageError{message: "--write goes with --config"}
 	case o.config != "" && o.HTTP != "":
@@ -94,34 +105,37 @@ func (o *mcpOptions) run(ctx context.Context) (err error) {
 		o.Store, o.Blobs, o.Engine = o.storeAddress(), o.blobsAddress(), o.engineAddress()
 		return o.env.MCP(ctx, o.MCPOptions, o.announceMCP)
 	}
-	dir, err := filepath.Abs(o.workspaceDir())
+	argv, err := o.argv()
 	if err != nil {
 		return err
 	}
+	return o.configure(ctx, argv)
+}
+
+// argv is the command with which a client starts the server.
+func (o *mcpOptions) argv() ([]string, error) {
 	binary, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	args := []string{"mcp", "--workspace", dir}
+	argv := []string{binary, "mcp"}
+	for _, d := range append([]string{o.workspaceDir()}, o.AllowDirs...) {
+		flag := "--allow-dir"
+		if len(argv) == 2 {
+			flag = "--workspace"
+		}
+		if d, err = filepath.Abs(d); err != nil {
+			return nil, err
+		}
+		argv = append(argv, flag, d)
+	}
 	if o.ReadOnly {
-		args = append(args, "--read-only")
+		argv = append(argv, "--read-only")
 	}
 	if o.maxRuns != "" {
-		args = append(args, "--max-runs", o.maxRuns)
+		argv = append(argv, "--max-runs", o.maxRuns)
 	}
-	for _, d := range o.AllowDirs {
-		if d, err = filepath.Abs(d); err != nil {
-			return err
-		}
-		args = append(args, "--allow-dir", d)
-	}
-	c := mcpConfigs[o.config]
-	if !o.write {
-		fmt.Fprint(o.out, c.whole(binary, args))
-		fmt.Fprintf(o.err, "this belongs into %s; --write puts it there\n", clean(filepath.Join(dir, c.file)))
-		return nil
-	}
-	return o.writeConfig(filepath.Join(dir, c.file), c, binary, args)
+	return argv, nil
 }
 
 // loopbackAddress reports whether nobody elsewhere can reach an address.

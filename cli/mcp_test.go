@@ -2,105 +2,125 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// What is written into a client's file leaves the rest as it was, and is written once.
-func TestMCPConfigIsMerged(t *testing.T) {
-	const entry = `"command": "/bin/tipstaff"`
-	for name, c := range map[string]struct {
-		client, old string
-		keeps       []string // besides the lines of old
-		fails       bool
-	}{
-		"no file":                {client: "claude"},
-		"an empty file":          {client: "gemini", old: "\n"},
-		"other settings":         {client: "gemini", old: "{\n    \"theme\": \"dark\",\n    // a comment\n    \"list\": [1, {\"a\": \"}\"}], /* another */\n}\n"},
-		"other servers":          {client: "cursor", old: "{\n\t\"mcpServers\": {\n\t\t\"other\": {\"command\": \"x\", \"args\": [\"mcpServers\"]}\n\t}\n}\n"},
-		"no servers yet":         {client: "claude", old: `{"mcpServers": {}}`},
-		"an empty object":        {client: "claude", old: "{}"},
-		"an old entry":           {client: "claude", old: "{\n  \"mcpServers\": {\n    \"tipstaff\": {\"command\": \"/old\"},\n    \"other\": {\"command\": \"x\"}\n  }\n}\n"},
-		"opencode with comments": {client: "opencode", old: "{\n  // of mine\n  \"$schema\": \"https://opencode.ai/config.json\",\n  \"mcp\": {\n    // no servers\n  },\n}\n"},
-		"TOML with tables":       {client: "codex", old: "model = \"m\" # mine\n\n[mcp_servers.other]\ncommand = \"x\"\n"},
-		"TOML with an old entry": {client: "codex", old: "[mcp_servers.tipstaff]\ncommand = \"/old\"\nargs = [\n  \"a\",\n]\n\n# of the next\n[mcp_servers.tipstaff.env]\nA = \"b\"\n\n[z]\nq = \"\"\"\n[mcp_servers.tipstaff]\n\"\"\"\n"},
-		"TOML without an end":    {client: "codex", old: "model = \"m\""},
-		"TOML in one line":       {client: "codex", old: "mcp_servers = {}\n", fails: true},
-		"not JSON":               {client: "claude", old: "{\"a\": ", fails: true},
-		"a list":                 {client: "claude", old: "[]", fails: true},
-		"servers are a list":     {client: "claude", old: `{"mcpServers": []}`, fails: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			config := mcpConfigs[c.client]
-			args := []string{"mcp", "--workspace", `/w/with "quotes"`}
-			got, err := config.merged(c.old, "/bin/tipstaff", args)
-			if c.fails != (err != nil) {
-				t.Fatalf("%v: %s", err, got)
+// The text for a client holds our server alone, with what starts it as it is.
+func TestMCPConfigOfEachClient(t *testing.T) {
+	argv := []string{"/bin/tipstaff", "mcp", "--workspace", `/w/with "quotes"`}
+	for name, c := range mcpClients {
+		text := c.text(argv)
+		if name == "codex" {
+			if want := "[mcp_servers.tipstaff]\ncommand = \"/bin/tipstaff\"\nargs = [\"mcp\",\"--workspace\",\"/w/with \\\"quotes\\\"\"]\n"; text != want {
+				t.Errorf("codex: %s", text)
 			}
-			if c.fails {
-				return
+			continue
+		}
+		var file map[string]json.RawMessage
+		var servers map[string]struct {
+			Command any
+			Args    []string
+		}
+		if err := errors.Join(json.Unmarshal([]byte(text), &file), json.Unmarshal(file[c.member], &servers)); err != nil || len(servers) != 1 {
+			t.Errorf("%s: %v in %s", name, err, text)
+		}
+		words := servers[mcpEntry].Args
+		if of, ok := servers[mcpEntry].Command.([]any); ok {
+			for _, w := range of[1:] {
+				words = append(words, w.(string))
 			}
-			if again, err := config.merged(got, "/bin/tipstaff", args); err != nil || again != got {
-				t.Errorf("a second time changes it: %v\n%s", err, lineDifference(got, again))
-			}
-			for line := range strings.SplitSeq(c.old, "\n") {
-				if line = strings.Trim(line, " \t{}"); line != "" && !strings.Contains(line, "/old") && line != "args = [" && line != `"a",` && line != "]" && !strings.Contains(got, line) {
-					t.Errorf("%q is gone from\n%s", line, got)
-				}
-			}
-			want := entry
-			switch c.client {
-			case "codex":
-				want = `command = "/bin/tipstaff"` + "\n" + `args = ["mcp", "--workspace", "/w/with \"quotes\""]`
-			case "opencode":
-				want = `"/bin/tipstaff",`
-			}
-			if strings.Count(got, want) != 1 || strings.Contains(got, "/old") {
-				t.Errorf("%q is not there once:\n%s", want, got)
-			}
-		})
+		}
+		if !slices.Equal(words, argv[1:]) {
+			t.Errorf("%s starts the server with %q", name, words)
+		}
 	}
 }
 
-func TestMCPConfigCommand(t *testing.T) {
-	b := newBench(t)
+// client is what became of a client's own command.
+type client struct {
+	dir  string
+	argv []string
+	code int
+	err  error
+}
+
+func configuring(t *testing.T) (*bench, *client) {
+	b, ran := newBench(t), new(client)
 	b.env.MCP = func(context.Context, MCPOptions, func(Listening) error) error {
 		t.Error("it serves")
 		return nil
 	}
+	b.env.RunClient = func(_ context.Context, dir string, argv []string) (int, error) {
+		ran.dir, ran.argv = dir, argv
+		return ran.code, ran.err
+	}
+	return b, ran
+}
+
+// Nothing of ours writes a client's file: its own command does, or a person.
+func TestMCPConfigWritesNothing(t *testing.T) {
+	b, ran := configuring(t)
 	dir := t.TempDir()
-	for _, client := range mcpClients() {
-		file := filepath.Join(dir, mcpConfigs[client].file)
-		b.run(t, 0, "mcp", "--config", client, "--workspace", dir)
-		if _, err := os.Stat(file); err == nil || !strings.Contains(b.out.String(), dir) {
-			t.Errorf("%s was written, or not printed: %s", file, b.out.String())
+	for _, name := range mcpClientNames() {
+		*ran = client{}
+		b.run(t, 0, "mcp", "--config", name, "--workspace", dir)
+		if ran.argv != nil || !strings.Contains(b.out.String(), dir) || strings.Contains(b.out.String(), "--decide") || !strings.Contains(b.err.String(), "--decide") {
+			t.Errorf("%s: it runs %q, and prints %s%s", name, ran.argv, b.out.String(), b.err.String())
 		}
 		b.out.Reset()
-		b.run(t, 0, "mcp", "--config", client, "--write", "--workspace", dir)
-		first, err := os.ReadFile(file)
-		if err != nil || !strings.Contains(b.out.String(), "+") {
-			t.Errorf("%s: %v, %s", client, err, b.out.String())
+		adds := mcpClients[name].add != nil
+		code := 0
+		if !adds {
+			code = 3
 		}
-		b.out.Reset()
-		b.run(t, 0, "mcp", "--config", client, "--write", "--workspace", dir)
-		second, err := os.ReadFile(file)
-		if err != nil || string(second) != string(first) || !strings.Contains(b.out.String(), "has it already") {
-			t.Errorf("%s, again: %v, %s", client, err, b.out.String())
+		b.run(t, code, "mcp", "--config", name, "--write", "--workspace", dir)
+		if adds && (ran.dir != dir || ran.argv[0] != name || !slices.Contains(ran.argv, "--workspace") || slices.Contains(ran.argv, "--decide") || b.out.Len() > 0) {
+			t.Errorf("%s: in %s it runs %q, and prints %s", name, ran.dir, ran.argv, b.out.String())
+		}
+		if !adds && !strings.Contains(b.out.String(), dir) {
+			t.Errorf("%s: there is no text to paste: %s", name, b.out.String())
 		}
 		b.out.Reset()
 	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%d files were written, %v", len(left), err)
+	}
+}
+
+// A client that is not there, or does not take the server in, leaves the text to paste.
+func TestMCPConfigWithoutTheClient(t *testing.T) {
+	b, ran := configuring(t)
+	for why, c := range map[string]client{"cannot be started: not on PATH": {err: errors.New("not on PATH")}, "ended with code 1": {code: 1}} {
+		*ran = c
+		b.run(t, 3, "mcp", "--config", "claude", "--write", "--workspace", t.TempDir())
+		if !strings.Contains(b.out.String(), `"mcpServers"`) || !strings.Contains(b.err.String(), why) || !strings.Contains(b.err.String(), ".mcp.json") {
+			t.Errorf("%s: %s%s", why, b.out.String(), b.err.String())
+		}
+		b.out.Reset()
+		b.err.Reset()
+	}
+}
+
+func TestMCPMisused(t *testing.T) {
+	b, _ := configuring(t)
 	for name, args := range map[string][]string{
-		"an unknown client":  {"--config", "emacs"},
-		"no client":          {"--write"},
-		"both":               {"--config", "claude", "--http", "127.0.0.1:0"},
-		"another machine":    {"--http", "0.0.0.0:80"},
-		"no address":         {"--http", "here"},
-		"no runs":            {"--max-runs", "0"},
-		"runs that are none": {"--max-runs", "many"},
-		"an argument":        {"now"},
-		"of a server":        {"--server", "127.0.0.1:1"},
+		"an unknown client":            {"--config", "emacs"},
+		"no client":                    {"--write"},
+		"both":                         {"--config", "claude", "--http", "127.0.0.1:0"},
+		"another machine":              {"--http", "0.0.0.0:80"},
+		"no address":                   {"--http", "here"},
+		"no runs":                      {"--max-runs", "0"},
+		"runs that are none":           {"--max-runs", "many"},
+		"an argument":                  {"now"},
+		"of a server":                  {"--server", "127.0.0.1:1"},
+		"decides and reads only":       {"--decide", "--read-only"},
+		"decides, and is printed":      {"--decide", "--config", "claude"},
+		"decides, where tokens decide": {"--decide", "--http", "127.0.0.1:0"},
 	} {
 		t.Run(name, func(t *testing.T) { b.run(t, 2, append([]string{"mcp"}, args...)...) })
 	}

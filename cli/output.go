@@ -186,34 +186,10 @@ func (a *app) report(err error) {
 	fmt.Fprintf(a.err, "error: %s\n", clean(o.Message))
 	for _, p := range o.Problems {
 		if len(o.Problems) > 1 || !strings.Contains(o.Message, p.Message) { // else it was just said
-			fmt.Fprintln(a.err, problemLine(p))
+			fmt.Fprintln(a.err, clean(p.String()))
 		}
 	}
 	if o.Hint != "" {
 		fmt.Fprintf(a.err, "hint: %s\n", clean(o.Hint))
 	}
-}
-
-// problemLine is a problem where editors can jump to: file:line:column: code:
-// message. A problem of a journal has a record's number in place of a position.
-func problemLine(p tipstaff.Problem) string {
-	var b strings.Builder
-	if p.File != "" {
-		b.WriteString(clean(p.File))
-		if p.Line > 0 {
-			fmt.Fprintf(&b, ":%d", p.Line)
-			if p.Column > 0 {
-				fmt.Fprintf(&b, ":%d", p.Column)
-			}
-		}
-		b.WriteString(": ")
-	}
-	if p.Seq > 0 {
-		fmt.Fprintf(&b, "seq %d: ", p.Seq)
-	}
-	fmt.Fprintf(&b, "%s: %s", clean(p.Code), clean(p.Message))
-	if p.Path != "" {
-		fmt.Fprintf(&b, " (%s)", clean(p.Path))
-	}
-	return b.String()
 }

@@ -136,7 +136,7 @@ func (o *runOptions) run(ctx context.Context) error {
 // warn tells what is odd about a program that can be run all the same.
 func (o *runOptions) warn(list []tipstaff.Problem) {
 	for _, w := range list {
-		fmt.Fprintf(o.err, "warning: %s\n", problemLine(w))
+		fmt.Fprintf(o.err, "warning: %s\n", clean(w.String()))
 	}
 }
 

@@ -153,7 +153,7 @@ func (a *app) printFinding(name string, f tipstaff.Finding) {
 	total := max(f.Total, len(f.Problems))
 	fmt.Fprintf(a.out, "%s: %s\n", name, plural(total, "problem"))
 	for _, p := range f.Problems {
-		fmt.Fprintf(a.out, "  %s\n", problemLine(p))
+		fmt.Fprintf(a.out, "  %s\n", clean(p.String()))
 	}
 	if hidden := total - len(f.Problems); hidden > 0 && len(f.Problems) > 0 {
 		fmt.Fprintf(a.out, "  and %d more\n", hidden)

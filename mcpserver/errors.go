@@ -32,6 +32,47 @@ type toolError struct {
 	Next      []tipstaff.NextCall `json:"next"`
 }
 
+// mostErrorText is how long the text of an error may be, in bytes.
+const mostErrorText = 2 << 10
+
+// text is the error in words: many clients show a model nothing else. Of what does not fit, the
+// last problems are left out first.
+func (t toolError) text() string {
+	problems := []string{}
+	for _, p := range t.Problems {
+		problems = append(problems, tipstaff.Printable(p.String()))
+	}
+	after := []string{}
+	if t.Hint != "" {
+		after = append(after, "hint: "+t.Hint)
+	}
+	for _, n := range t.Next {
+		after = append(after, nextText(n))
+	}
+	for shown := len(problems); ; shown-- {
+		lines := append([]string{t.Message, "code: " + string(t.Code)}, problems[:shown]...)
+		if shown < len(problems) {
+			lines = append(lines, fmt.Sprintf("%d more problems", len(problems)-shown))
+		}
+		text := strings.Join(append(lines, after...), "\n")
+		if len(text) <= mostErrorText {
+			return text
+		}
+		if shown == 0 {
+			return strings.ToValidUTF8(text[:mostErrorText], "")
+		}
+	}
+}
+
+// nextText is a next call on a line.
+func nextText(n tipstaff.NextCall) string {
+	if n.Kind == tipstaff.PersonCall {
+		return "next: a person runs " + n.Command
+	}
+	args, _ := json.Marshal(n.Args) // ids and numbers can be written
+	return fmt.Sprintf("next: %s %s (%s)", n.Tool, args, n.Why)
+}
+
 // invalidArguments is what is wrong with the arguments of a call, as whoever checked them
 // says it.
 func invalidArguments(err error) error {
@@ -84,7 +125,7 @@ func surviving[T any](f func() (T, error)) (res T, err error) {
 func (s *Server) failed(ctx context.Context, err error) (*mcp.CallToolResult, error) {
 	reply := s.reply(ctx, "tools/call", err)
 	text, err := json.Marshal(reply)
-	return &mcp.CallToolResult{IsError: true, StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: reply.Error.Message}}}, err
+	return &mcp.CallToolResult{IsError: true, StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: reply.Error.text()}}}, err
 }
 
 // reply is an error as a client sees it. The text of one that nobody expected stays in the log.

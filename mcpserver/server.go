@@ -24,6 +24,7 @@ type Options struct {
 	Unresolved *tipstaff.Error
 	Version    string
 	ReadOnly   bool     // only tools that change nothing are offered
+	Decide     bool     // the client on standard input and output may decide gates
 	Folders    []string // of this machine, the inner ones first, which errors do not name
 	Log        *slog.Logger
 }
@@ -34,6 +35,7 @@ type Server struct {
 	mcp     *mcp.Server
 	watches chan struct{} // places for calls that wait
 	topics  topics
+	asked   asked
 }
 
 // New returns a server with its catalogue.
@@ -41,7 +43,8 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{o: o, watches: make(chan struct{}, maxWatches), topics: topics{open: map[string]*topic{}}}
+	s := &Server{o: o, watches: make(chan struct{}, maxWatches), topics: topics{open: map[string]*topic{}},
+		asked: asked{gates: map[string]tipstaff.AskedGate{}, declined: map[string]bool{}}}
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "tipstaff", Title: "Tipstaff", Version: o.Version}, &mcp.ServerOptions{
 		Instructions:       instructions,
 		SubscribeHandler:   s.subscribe,
@@ -145,16 +148,38 @@ func (t tool) answer(ctx context.Context, s *Server, req *mcp.CallToolRequest, s
 			return nil, tipstaff.Errorf(tipstaff.TooManyWatchers, "%d watches are under way: no more are answered", maxWatches).WithHint("ask run_status now and then")
 		}
 	}
-	given, arguments, err := withFeedback(req, arguments)
+	answered, err := s.decideAnswered(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	out, err := t.call(withProgress(ctx, req), s.o.Control, arguments)
-	if err != nil {
-		if question := askFeedback(req, err, given); question != nil {
-			return question, nil
+	ctx = withProgress(ctx, req)
+	out, err := t.call(ctx, s.o.Control, arguments)
+	if lacksFeedback(err) && canAsk(req.ClientCapabilities()) {
+		answer, question, failed := s.ask(ctx, req, feedbackInput, feedbackForm(err))
+		if question != nil || failed != nil {
+			return question, failed
 		}
+		if answer.Action == "accept" {
+			if arguments, err = withFeedback(arguments, answer); err == nil {
+				out, err = t.call(ctx, s.o.Control, arguments)
+			}
+		}
+	}
+	if err != nil {
 		return nil, err
+	}
+	if gate := s.gateToAsk(ctx, req, out); gate != nil && !answered {
+		name := s.asked.note(*gate)
+		answer, question, err := s.ask(ctx, req, name, gateForm(*gate))
+		if question != nil || err != nil {
+			return question, err
+		}
+		if err = s.decideAs(ctx, name, *gate, answer); err == nil {
+			out, err = t.call(ctx, s.o.Control, arguments)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	return resultOf(out)
 }

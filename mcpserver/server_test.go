@@ -90,7 +90,7 @@ func newServer(f *fake, change ...func(*Options)) *Server {
 func connect(t *testing.T, s *Server, revision string, o *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
-	local := tipstaff.WithCaller(t.Context(), tipstaff.Caller{Surface: "stdio", User: "local", Principal: "local:mcp"})
+	local := tipstaff.WithCaller(t.Context(), s.o.local())
 	if _, err := s.mcp.Connect(local, there, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -32,10 +32,10 @@ func TakeStdout() (*os.File, error) {
 	return os.NewFile(uintptr(kept), "standard output"), nil
 }
 
-// Stdio serves one client as the local user, until it says no more or ctx ends. What is being
+// Stdio serves one client of the local user, until it says no more or ctx ends. What is being
 // answered then is answered first, within [lastAnswers].
 func (s *Server) Stdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	local := tipstaff.WithCaller(context.WithoutCancel(ctx), tipstaff.Caller{Surface: "stdio", User: "local", Principal: "local:mcp"})
+	local := tipstaff.WithCaller(context.WithoutCancel(ctx), s.o.local())
 	t := &stdio{Transport: &mcp.IOTransport{Reader: in, Writer: out}, stop: ctx, over: make(chan struct{}), open: map[jsonrpc.ID]bool{}, changed: make(chan struct{}, 1)}
 	session, err := s.mcp.Connect(local, t, nil)
 	if err != nil {
@@ -51,6 +51,19 @@ func (s *Server) Stdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	case <-ended:
 	}
 	return nil
+}
+
+// local is the client on standard input and output. It is a model more often than a person:
+// it decides nothing unless the person who configured it has said that it may.
+func (o Options) local() tipstaff.Caller {
+	c := tipstaff.Caller{Surface: tipstaff.SurfaceStdio, User: "local", Principal: "local:mcp", Scopes: []string{tipstaff.ScopeRead}}
+	if !o.ReadOnly {
+		c.Scopes = append(c.Scopes, tipstaff.ScopeRun, tipstaff.ScopeSubmit)
+	}
+	if o.Decide {
+		c.Scopes = append(c.Scopes, tipstaff.ScopeDecide)
+	}
+	return c
 }
 
 // listening is a call that has no answer for as long as somebody listens.

@@ -69,7 +69,7 @@ func tools() []tool {
 				"before": {text: "only runs older than this one"},
 			}),
 		newTool("run_watch", "Wait for something to happen in a run", observes,
-			"Wait until a gate opens, the run ends, or whatever until names, at most timeout_s. It returns at once if that is so already. Call it again with last_seq to go on: nothing is missed or repeated. A watch that is lost says nothing about the run.",
+			"Wait until a gate opens, the run ends, or whatever until names, at most timeout_s. It returns at once if that is so already; until decision waits for a person to answer what is open. A client that shows forms may ask the person here. Call it again with last_seq to go on: nothing is missed or repeated. A watch that is lost says nothing about the run.",
 			func(c tipstaff.Control, ctx context.Context, in tipstaff.WatchRequest) (tipstaff.Watched, error) {
 				return c.Watch(ctx, in, progressOf(ctx))
 			}, map[string]property{
@@ -113,7 +113,7 @@ func tools() []tool {
 				"max_bytes": {text: "bytes of text at most", least: 1, most: 2_000_000, standard: "200000"},
 			}),
 		newTool("pending_decisions", "What waits for a decision", inspects,
-			"The inbox: all undecided gates, oldest first, with what they show and the calls that decide them.",
+			"The inbox: all undecided gates, oldest first, with what they show and how they are decided.",
 			tipstaff.Control.Pending, map[string]property{
 				"limit": {text: "how many gates at most", least: 1, most: 200, standard: "50"},
 				"kinds": {text: "only gates of these kinds", choices: gateKinds, items: 8},

@@ -21,12 +21,12 @@ func rowsOf(t *testing.T, b *bed) []flow.Row {
 
 // control is the control plane over a bed.
 func (b *bed) control() tipstaff.Control {
-	return tipstaff.Control{Runs: b.Runner, Now: b.Now, Guard: b.MayDrive, Follow: b.Changed}
+	return tipstaff.Control{Runs: b.Runner, Now: b.Now, Guard: b.MayDrive, Follow: b.Changed, Elicits: b.Elicits}
 }
 
 // stdio is a client on this machine.
 func stdio() context.Context {
-	return tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "stdio", User: "local", Principal: "local:mcp", Client: "tester/1"})
+	return tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "stdio", User: "local", Principal: "local:mcp", Client: "tester/1", Scopes: tipstaff.DefaultScopes()})
 }
 
 const spends = `

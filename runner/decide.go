@@ -51,6 +51,10 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 		if of := gateOf(asked).Kind; req.Kind != "" && of != req.Kind {
 			return none, tipstaff.Errorf(tipstaff.WrongGateKind, "gate %s is of kind %s, not %s", req.Gate, of, req.Kind).WithHint("decide it as one of its kind, or of any")
 		}
+		if asked.Decided == 0 && req.Via == tipstaff.ViaElicitation && !r.Elicits(gateOf(asked).Kind) {
+			return none, tipstaff.Errorf(tipstaff.Forbidden, "an answer that a client reports does not count at gate %s, which is of kind %s", asked.Key, asked.Kind).
+				WithHint("answer it at a terminal with `tipstaff decide`, or on the page; mcp.elicitation in tipstaff.yaml says what counts")
+		}
 		if req.Answer, err = fullAnswer(gateOf(asked), req); err != nil {
 			return none, err
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// Every method of the Service looks at who calls before it does anything. Callers on
-// this machine may do everything. A caller from elsewhere needs the scope of what it
+// Every method of the Service looks at who calls before it does anything. People at
+// this machine may do everything. Any other caller needs the scope of what it
 // does, and has to do with the runs of its own user alone, unless it is an admin:
 // another user's run is forbidden, and lists leave it out. What methods ask of each
 // other goes through methods that are not exported, or is done as the local user.
@@ -44,8 +44,9 @@ func may(ctx context.Context, needs ...need) error {
 	c := tipstaff.CallerFrom(ctx)
 	for _, n := range needs {
 		if n.applies && !c.May(n.scope) {
-			return tipstaff.Errorf(tipstaff.Forbidden, "%s may not %s", cmp.Or(c.Principal, "a caller without a token"), n.to).
-				WithHint("the token needs the scope %s", n.scope)
+			e := tipstaff.Errorf(tipstaff.Forbidden, "%s may not %s", cmp.Or(c.Principal, "a caller without a token"), n.to).WithHint("%s", c.Obtaining(n.scope))
+			e.Details = map[string]string{"scope": n.scope}
+			return e
 		}
 	}
 	return nil

@@ -129,6 +129,13 @@ func (r *Runner) Serving() (workspace.Serve, error) {
 	return m.Serving(), err
 }
 
+// Elicits reports whether the answer of the person at an MCP client, as that reports it, closes
+// a gate of a kind. A manifest that cannot be read lets it close none.
+func (r *Runner) Elicits(kind tipstaff.GateKind) bool {
+	m, err := r.manifest()
+	return err == nil && m.Elicits(kind)
+}
+
 // unfinished are the states in which a run can be driven on by itself. A draft waits
 // for whoever made it.
 var unfinished = []string{string(tipstaff.Proposed), string(tipstaff.Clarifying), string(tipstaff.Accepted), string(tipstaff.Executing)}

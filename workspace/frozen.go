@@ -19,7 +19,7 @@ import (
 
 // frozen is the form of a manifest in which a run keeps it: every value is spelled out,
 // so that its meaning stays when defaults change. References stand in it as they were
-// written, files by name and digest. Serve and anchor concern no run.
+// written, files by name and digest. Serve, MCP and anchor concern no run.
 type frozen struct {
 	Version int `json:"version"`
 	*Manifest

@@ -51,6 +51,7 @@ type Manifest struct {
 	Prompts   prompts.Set `json:"-"` // those that come with Tipstaff, unless a folder replaces some
 	Telemetry Telemetry   `json:"telemetry,omitzero" doc:""`
 	Serve     Serve       `json:"-" doc:"serve"`
+	MCP       MCP         `json:"-" doc:"mcp"`
 
 	obeys   []string // files beside it that it names; not in a frozen one
 	unasked []string // rules of its own policy that let programs be started without asking; likewise

@@ -137,7 +137,7 @@ func (c diagnosed) check(t *testing.T) {
 	w.git()
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Path("state"))
 	w.endLaunched()
-	original := asker{w, w.overStdio(t, "2026-07-28")}
+	original := asker{w, w.overStdio(t, "2026-07-28", "--decide")}
 	run := c.make(original)
 	w.Check(original.tools.Close())
 	copied := func() asker {
@@ -152,7 +152,7 @@ func (c diagnosed) check(t *testing.T) {
 			at.Env = w.Env
 			at.endLaunched()
 		}
-		return asker{at, at.overStdio(t, "2026-07-28")}
+		return asker{at, at.overStdio(t, "2026-07-28", "--decide")}
 	}
 	first := copied()
 	d := first.diagnosis(run)

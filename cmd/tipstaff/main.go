@@ -64,7 +64,7 @@ func (s *stop) environment() *cli.Env {
 	env.ListWorkers, env.CheckWorkers = listWorkers, checkWorkers
 	env.Starter = starter
 	env.Approve = agent.Asker(agent.AutoAllow{}, "auto")
-	env.Serve, env.MCP, env.SigninLink = s.serve, s.mcp, signinLink
+	env.Serve, env.MCP, env.RunClient, env.SigninLink = s.serve, s.mcp, runClient, signinLink
 	env.EndToEnd = s.endToEnd
 	env.OnInterrupt, env.Interrupt = s.onInterrupt, s.interrupt
 	return env

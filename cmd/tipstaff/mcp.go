@@ -31,7 +31,7 @@ func (s *stop) mcp(ctx context.Context, o cli.MCPOptions, announce func(cli.List
 	opened, err := s.openControlled(ctx, o)
 	if e := (*tipstaff.Error)(nil); errors.As(err, &e) && o.HTTP == "" {
 		// Its tools say so: clients show that, and not why a server does not start.
-		return mcpserver.New(mcpserver.Options{Unresolved: e, Version: version, ReadOnly: o.ReadOnly, Log: log}).Stdio(ctx, os.Stdin, stdout)
+		return mcpserver.New(mcpserver.Options{Unresolved: e, Version: version, ReadOnly: o.ReadOnly, Decide: o.Decide, Log: log}).Stdio(ctx, os.Stdin, stdout)
 	}
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (s *stop) mcp(ctx context.Context, o cli.MCPOptions, announce func(cli.List
 		done.Wait()
 		err = errors.Join(err, opened.Close())
 	}()
-	server := opened.controlPlane(log, o.ReadOnly)
+	server := opened.controlPlane(log, mcpserver.Options{ReadOnly: o.ReadOnly, Decide: o.Decide})
 	if o.HTTP == "" {
 		return server.Stdio(ctx, os.Stdin, stdout)
 	}
@@ -84,9 +84,10 @@ func (s *stop) serveMCP(ctx context.Context, opened *session, server *mcpserver.
 	}
 }
 
-// controlPlane is the MCP server over the runs of a session.
-func (s *session) controlPlane(log *slog.Logger, readOnly bool) *mcpserver.Server {
-	return mcpserver.New(mcpserver.Options{Control: s.control(), Version: version, ReadOnly: readOnly, Folders: []string{s.runner.Workspace}, Log: log})
+// controlPlane is the MCP server over the runs of a session. o says what is offered.
+func (s *session) controlPlane(log *slog.Logger, o mcpserver.Options) *mcpserver.Server {
+	o.Control, o.Version, o.Folders, o.Log = s.control(), version, []string{s.runner.Workspace}, log
+	return mcpserver.New(o)
 }
 
 func (s *stop) openControlled(ctx context.Context, o cli.MCPOptions) (*session, error) {
@@ -121,5 +122,6 @@ func isWorkspace(dir string) bool {
 
 // control is the control plane over the runs of a session.
 func (s *session) control() tipstaff.Control {
-	return tipstaff.Control{Runs: s.Service(), Now: time.Now, Guard: s.runner.MayDrive, Follow: s.runner.Changed, Present: present}
+	return tipstaff.Control{Runs: s.Service(), Now: time.Now, Guard: s.runner.MayDrive, Follow: s.runner.Changed, Present: present, Elicits: s.runner.Elicits,
+		Workspace: s.runner.Workspace, Page: s.page}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -50,7 +51,12 @@ type mcpClient struct {
 
 func (w *workspace) connectMCP(t *testing.T, transport mcp.Transport, revision string) *mcpClient {
 	t.Helper()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "tester", Version: "1"}, nil).Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+	return w.connectMCPWith(t, transport, revision, nil)
+}
+
+func (w *workspace) connectMCPWith(t *testing.T, transport mcp.Transport, revision string, o *mcp.ClientOptions) *mcpClient {
+	t.Helper()
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "tester", Version: "1"}, o).Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: revision})
 	w.Check(err)
 	t.Cleanup(func() { session.Close() })
 	c := &mcpClient{t, session, map[string]*jsonschema.Resolved{}}
@@ -205,7 +211,7 @@ func TestMCPEndToEnd(t *testing.T) {
 		t.Run("stdio "+revision, func(t *testing.T) {
 			t.Parallel()
 			w := newWorkspace(t, asking)
-			w.overStdio(t, revision).endToEnd()
+			w.overStdio(t, revision, "--decide").endToEnd()
 		})
 		t.Run("http "+revision, func(t *testing.T) {
 			t.Parallel()
@@ -257,7 +263,7 @@ func (w *workspace) listenMCP(t *testing.T) (url string) {
 func TestMCPStartsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t, asking)
-	c := w.overStdio(t, "2026-07-28")
+	c := w.overStdio(t, "2026-07-28", "--decide")
 	for code, all := range map[tipstaff.Code][]map[string]any{
 		tipstaff.InvalidArgument: {{}, {"program": "x", "prose": "y"}, {"message": "m", "skill": "s"}, {"program_file": "ask.yaml", "fork_at_seq": 3},
 			{"program_file": "ask.yaml", "bounds": map[string]any{"surprises": 1}}, {"program_file": "ask.yaml", "bounds": map[string]any{"tool_calls": -1}}},
@@ -288,7 +294,7 @@ func TestMCPInspectsForegroundRuns(t *testing.T) {
 	w.Must(4, "run", "ask.yaml", "--unattended")
 	var run tipstaff.ID
 	for range 2 {
-		c := w.overStdio(t, "2025-06-18")
+		c := w.overStdio(t, "2025-06-18", "--decide")
 		var list struct {
 			Runs []struct {
 				Run tipstaff.ID `json:"run_id"`
@@ -314,7 +320,7 @@ func TestMCPInspectsForegroundRuns(t *testing.T) {
 		}
 		w.Check(c.Close())
 	}
-	c := w.overStdio(t, "2025-06-18")
+	c := w.overStdio(t, "2025-06-18", "--decide")
 	gate := c.call("", "run_watch", map[string]any{"run_id": run}).Gates[0].ID
 	d := c.call("", "gate_decide", map[string]any{"run_id": run, "gate_id": gate, "action": "approve"})
 	if len(d.Next) != 1 || d.Next[0].Tool != "run_status" {
@@ -380,5 +386,145 @@ allowed_effects:`, 1))
 		}
 		root.call("", "run_status", map[string]any{"run_id": s.Run})
 		as("the-secret-of-carol", revision).call(tipstaff.Forbidden, "run_start", map[string]any{"program_file": "ask.yaml"})
+	}
+}
+
+// A client that may not decide is at no dead end: it is told what a person does, waits until
+// they have, and goes on.
+func TestMCPLeavesDecisionsToAPerson(t *testing.T) {
+	t.Parallel()
+	for _, revision := range []string{"2025-06-18", "2026-07-28"} {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			w := newWorkspace(t, asking)
+			c := w.overStdio(t, revision)
+			watched := c.sent(c.call("", "run_start", map[string]any{"program_file": "ask.yaml"}).Next[0])
+			run := watched.Run
+			if len(watched.Next) < 2 || watched.Next[0].Kind != tipstaff.PersonCall || watched.Next[0].Gate != watched.Gates[0].ID || watched.Next[0].URL != "" {
+				t.Fatalf("next is %+v", watched.Next)
+			}
+			for _, name := range []string{"run_status", "run_diagnose"} {
+				if next := c.call("", name, map[string]any{"run_id": run}).Next; next[0].Kind != tipstaff.PersonCall || next[0].Command != watched.Next[0].Command {
+					t.Errorf("%s: next is %+v", name, next)
+				}
+			}
+			c.call(tipstaff.Forbidden, "gate_decide", map[string]any{"run_id": run, "gate_id": watched.Gates[0].ID, "action": "approve"})
+			wait := watched.Next[1]
+			waited := make(chan told, 1)
+			go func() { waited <- c.sent(wait) }()
+			w.elsewhere(t, strings.Replace(watched.Next[0].Command, "ACTION", "approve", 1))
+			got := <-waited
+			if got.Trigger.Kind != tipstaff.WatchResume && got.Trigger.Kind != tipstaff.UntilDecision {
+				t.Fatalf("it has waited for %+v", got)
+			}
+			for got.Trigger.Kind != tipstaff.WatchResume { // its process is about to end, or takes the decision itself
+				if got = c.call("", "run_watch", map[string]any{"run_id": run}); got.Trigger.Kind == tipstaff.WatchEnd {
+					return
+				}
+			}
+			if r := c.sent(got.Next[0]); r.Outcome != tipstaff.ResumeLaunched {
+				t.Errorf("resumed: %+v", r)
+			}
+			if got = c.call("", "run_watch", map[string]any{"run_id": run, "until": "end"}); got.Status != "completed" {
+				t.Errorf("it ends as %+v", got)
+			}
+		})
+	}
+}
+
+// elsewhere runs a command line of this program as a person does at another terminal, in
+// another folder.
+func (w *workspace) elsewhere(t *testing.T, line string) {
+	t.Helper()
+	words := strings.Fields(line)
+	p := w.Prepare(words[1:]...)
+	p.Cmd.Dir = t.TempDir()
+	p.Begin()
+	p.Must(0)
+}
+
+// Where a daemon serves the page of the workspace, a person is sent there too, and not after it
+// has ended, however it did.
+func TestMCPSendsPeopleToThePage(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t, asking)
+	c := w.overStdio(t, "2026-07-28")
+	watched := c.sent(c.call("", "run_start", map[string]any{"program_file": "ask.yaml"}).Next[0])
+	url := func() string { return c.call("", "run_status", map[string]any{"run_id": watched.Run}).Next[0].URL }
+	for name, sig := range map[string]os.Signal{"ends": os.Interrupt, "is killed": os.Kill} {
+		daemon := w.Prepare("serve", "--workspace", w.Dir, "--addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0")
+		out, err := daemon.Cmd.StdoutPipe()
+		w.Check(err)
+		daemon.Begin()
+		_, err = bufio.NewReader(out).ReadString('\n')
+		w.Check(err)
+		at := url()
+		res, err := http.Get(at)
+		if err != nil || res.Body.Close() != nil || !strings.HasSuffix(at, "/ui/runs/"+watched.Run.String()+"/gates/"+watched.Gates[0].ID.String()) || res.StatusCode != http.StatusOK {
+			t.Errorf("%q: %v, %v", at, res, err)
+		}
+		daemon.Signal(sig)
+		<-daemon.Ended
+		if at := url(); at != "" {
+			t.Errorf("when the daemon %s, a person is sent to %s", name, at)
+		}
+	}
+}
+
+// A client that shows forms is asked in the watch, and what its person answers is recorded as
+// the client reports it; one that dies over the question has decided nothing.
+func TestMCPAsksThePersonAtTheClient(t *testing.T) {
+	t.Parallel()
+	for _, revision := range []string{"2025-06-18", "2026-07-28"} {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			w := newWorkspace(t, asking)
+			asked := make(chan *mcp.ElicitParams, 1)
+			answers := make(chan *mcp.ElicitResult, 1)
+			client := func() *mcpClient {
+				server := w.Prepare("mcp", "--workspace", w.Dir).Cmd
+				server.Stderr = os.Stderr
+				return w.connectMCPWith(t, &mcp.CommandTransport{Command: server}, revision, &mcp.ClientOptions{ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+					asked <- r.Params
+					select {
+					case a := <-answers:
+						return a, nil
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+				}})
+			}
+			dies := client()
+			started := dies.call("", "run_start", map[string]any{"program_file": "ask.yaml"})
+			watch := map[string]any{"run_id": started.Run}
+			call, die := context.WithCancel(t.Context())
+			over := make(chan error, 1)
+			go func() {
+				_, err := dies.CallTool(call, &mcp.CallToolParams{Name: "run_watch", Arguments: watch})
+				over <- err
+			}()
+			if form := <-asked; !strings.Contains(form.Message, "Double it?") || !strings.Contains(form.Message, "21") {
+				t.Errorf("it is asked %s", form.Message)
+			}
+			die()
+			<-over
+			_ = dies.Close()
+			c := client()
+			answers <- &mcp.ElicitResult{Action: "accept", Content: map[string]any{"action": "approve", "note": "by a form"}}
+			got := c.call("", "run_watch", watch)
+			<-asked
+			for got.Trigger.Kind != tipstaff.WatchResume && got.Trigger.Kind != tipstaff.WatchEnd {
+				got = c.call("", "run_watch", watch)
+			}
+			if got.Trigger.Kind == tipstaff.WatchResume {
+				c.sent(got.Next[0])
+			}
+			if got = c.call("", "run_watch", map[string]any{"run_id": started.Run, "until": "end"}); got.Status != "completed" {
+				t.Errorf("it ends as %+v", got)
+			}
+			if shown := w.Must(0, "show", started.Run.String(), "--evidence", "decisions").Out; strings.Count(shown, "elicitation") != 1 || !strings.Contains(shown, "by a form") {
+				t.Errorf("it is recorded as\n%s", shown)
+			}
+		})
 	}
 }

@@ -82,7 +82,7 @@ func TestMetricsOfThreeLaunches(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t, manifest, thrice)
 	w.endLaunched()
-	a := asker{w, w.overStdio(t, "2026-07-28")}
+	a := asker{w, w.overStdio(t, "2026-07-28", "--decide")}
 	s := a.tools.call("", "run_start", map[string]any{"program_file": "thrice.yaml"})
 	of := map[string]any{"run_id": s.Run}
 	w.Until("the program's line", func() bool { return w.happened("slow") })

@@ -54,7 +54,7 @@ serve() { # the run, and how the server is started: it is asked for everything t
 			id=$((id + 1)); more=${call#*,}
 			echo '{"jsonrpc":"2.0","id":'$id',"method":"tools/call","params":{"name":"'${call%%,*}'","arguments":{'$of${more:+,$more}'}}}'
 		done
-	) | "$@" TIPSTAFF mcp --workspace "$PWD" > answers 2>&1
+	) | "$@" TIPSTAFF mcp --decide --workspace "$PWD" > answers 2>&1
 	grep '"id":[1-5]' answers | grep -o '"code":"[a-z_]*"' >> served
 }
 clean="env -i PATH=$PATH HOME=$HOME"

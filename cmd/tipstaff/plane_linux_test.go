@@ -137,7 +137,7 @@ type plane struct {
 // plane starts it.
 func (w *workspace) plane(started func(*cmdtest.Process), flags ...string) (*plane, error) {
 	w.Helper()
-	p := w.Prepare(append([]string{"mcp"}, flags...)...)
+	p := w.Prepare(append([]string{"mcp", "--decide"}, flags...)...)
 	in, err := p.Cmd.StdinPipe()
 	w.Check(err)
 	out, err := p.Cmd.StdoutPipe()

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/cli"
+	"github.com/tipstaff/tipstaff/mcpserver"
 	"github.com/tipstaff/tipstaff/rpc"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/web"
@@ -81,7 +82,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 		Folders: foldersOf(o.Pipelines, workspace),
 	})
 	seen := web.Options{Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace),
-		MCP: opened.controlPlane(log, false).Handler()}
+		MCP: opened.controlPlane(log, mcpserver.Options{}).Handler()}
 	if !o.NoPage {
 		seen.Page = page.New(opened.control(), page.Options{Tokens: tokens, Version: version, Status: web.Status, Export: runner.Export, Log: log,
 			Sessions: opened.runner.Sessions(), Daemon: opened.daemon(time.Now(), config.MaxDriving), Tools: opened.runner.Tools(), Memory: opened.Memory()})
@@ -136,6 +137,11 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 		both.Go(func() { server.Close(s.patience) })
 		both.Wait()
 	}()
+	forget, err := opened.tellPage(told)
+	if err != nil {
+		return unusable(err)
+	}
+	defer forget()
 	if err := announce(told); err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func TestGatesOfEveryKindAreShownAlike(t *testing.T) {
 	w.git()
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Path("state"))
 	w.endLaunched()
-	a := asker{w, w.overStdio(t, "2026-07-28")}
+	a := asker{w, w.overStdio(t, "2026-07-28", "--decide")}
 	runs, gates := map[string]tipstaff.ID{}, map[string]tipstaff.GateKind{}
 	for kind, make := range gatesOf {
 		run := make(a)

@@ -4,6 +4,9 @@ package control
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,8 +14,7 @@ import (
 	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
-// client is a coding CLI that is told of the control plane by its file in the project, which
-// the user must trust, and how it is run without a person: with the model on loopback, allowed
+// client is a coding CLI that is told of the control plane by its own command, and how it is run without a person: with the model on loopback, allowed
 // to call tools.
 type client struct {
 	argv func(b *bed, url string) []string
@@ -59,7 +61,8 @@ var clients = map[string]client{
 }
 
 // Real coding CLIs are clients of the control plane: they are told of it by tipstaff mcp
-// --config, find its tools, and take a run from its start to its evidence.
+// --config, find its tools, start a run, are refused the decision, which a person takes at
+// another terminal, and take the run to its evidence.
 func TestClients(t *testing.T) {
 	asked(t)
 	for name, c := range clients {
@@ -67,11 +70,6 @@ func TestClients(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)
 			cli := perhaps(t, cached(t, "clis", "node_modules", ".bin", name))
-			first := b.Must(0, "mcp", "--config", name, "--write")
-			again := b.Must(0, "mcp", "--config", name, "--write")
-			if first.Out+first.Err == again.Out+again.Err {
-				t.Errorf("the second time it says the same: %v", again)
-			}
 			tool := func(tool string, args map[string]any) api.Turn {
 				return api.Turn{Calls: []api.Call{{Tool: tool, Args: args}}}
 			}
@@ -79,16 +77,29 @@ func TestClients(t *testing.T) {
 				tool("run_start", map[string]any{"program_file": "ask.yaml", "title": "by " + name}),
 				tool("run_watch", map[string]any{"run_id": "{run_id}"}),
 				tool("pending_decisions", map[string]any{}),
-				tool("gate_decide", map[string]any{"run_id": "{run_id}", "gate_id": "{gate_id}", "action": "approve", "decided_by": name}),
+				tool("gate_decide", map[string]any{"run_id": "{run_id}", "gate_id": "{gate_id}", "action": "approve"}),
+				tool("run_watch", map[string]any{"run_id": "{run_id}", "until": "decision", "timeout_s": 120}),
 				tool("run_resume", map[string]any{"run_id": "{run_id}"}),
 				tool("run_watch", map[string]any{"run_id": "{run_id}", "until": "end"}),
 				tool("run_evidence", map[string]any{"run_id": "{run_id}", "slice": "decisions"}),
 				api.Turn{Text: "it is done"})
 			b.Check(err)
 			t.Cleanup(model.Stop)
-			said := b.run(program{argv: append([]string{cli}, c.argv(b, model.URL)...), env: c.env(b, model.URL), in: "Take ask.yaml to its end with tipstaff."})
+			argv := append([]string{cli}, c.argv(b, model.URL)...)
+			b.must(program{argv: []string{b.tipstaff(), "mcp", "--config", name, "--write"}, env: []string{"PATH=" + filepath.Dir(cli) + ":" + os.Getenv("PATH")}})
+			ended := make(chan ended, 1)
+			go func() {
+				ended <- b.run(program{argv: argv, env: c.env(b, model.URL), in: "Take ask.yaml to its end with tipstaff."})
+			}()
+			b.Until("the model to be refused the decision", func() bool {
+				return len(ended) > 0 || slices.ContainsFunc(model.Requests(), func(r api.Request) bool { return r.Said("tool", "the scope decide is missing") })
+			})
+			if len(ended) == 0 {
+				b.Must(0, "decide", "@", "root/ok", "approve", "--note", "at another terminal")
+			}
+			said := <-ended
 			requests := model.Requests()
-			if said.code != 0 || len(requests) < 8 {
+			if said.code != 0 || len(requests) < 9 {
 				t.Fatalf("exit code %d after %d requests\nstdout:\n%s\nstderr:\n%s", said.code, len(requests), cmdtest.Clip(said.out), cmdtest.Clip(said.err))
 			}
 			for _, want := range strings.Fields("run_start run_watch pending_decisions gate_decide run_resume run_evidence") {
@@ -97,8 +108,10 @@ func TestClients(t *testing.T) {
 				}
 			}
 			last := requests[len(requests)-1]
-			if !last.Said("tool", "Double it?") || !last.Said("tool", `decided_by`) {
-				t.Errorf("what the tools have told is %+v", last.Messages)
+			for _, want := range []string{"Double it?", "a person answers, with approve or deny", "forbidden", "--decide", "at another terminal"} {
+				if !last.Said("tool", want) {
+					t.Errorf("the tools have not told %q, but %+v", want, last.Messages)
+				}
 			}
 			var listed struct {
 				RunID  string `json:"run_id"`
@@ -109,7 +122,7 @@ func TestClients(t *testing.T) {
 			if listed.Title != "by "+name || listed.Origin != "supervisor" {
 				t.Errorf("the newest run is %+v", listed)
 			}
-			b.wellDone(listed.RunID, name)
+			b.wellDone(listed.RunID, "")
 		})
 	}
 }

@@ -38,7 +38,7 @@ func inspect(t *testing.T, era string) inspector {
 	b := newBed(t)
 	start := []string{node(t), module(t, "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js"), "--cli", "--format", "json", "--quiet", "--protocol-era", era}
 	if era == "modern" {
-		return inspector{b, append(start, b.tipstaff(), "mcp", "--workspace", b.Dir)}
+		return inspector{b, append(start, b.tipstaff(), "mcp", "--decide", "--workspace", b.Dir)}
 	}
 	s := b.start("mcp", "--http", "127.0.0.1:0")
 	return inspector{b, append(start, "--transport", "http", "--server-url", s.url+"/mcp", "--header", "Authorization: "+s.bearer())}
@@ -151,8 +151,11 @@ func (i inspector) run(t *testing.T) {
 	if pending.Total != 1 || pending.Decisions[0].Run != started.Run || pending.Decisions[0].Gate.Question != "Double it?" {
 		t.Fatalf("what waits is %+v", pending)
 	}
-	decide := pending.Decisions[0].Next[slices.IndexFunc(pending.Decisions[0].Next, func(n nextCall) bool { return n.Args["action"] == "approve" })]
-	decide.Args["decided_by"] = "the Inspector"
+	decide := pending.Decisions[0].Next[0]
+	if _, said := decide.Args["action"]; said || decide.Kind != "input_required" || decide.Args["subject_digest"] == "" {
+		t.Errorf("the decision is offered as %+v", decide)
+	}
+	decide.Args["action"], decide.Args["decided_by"] = "approve", "the Inspector"
 	var first, again struct {
 		Decision json.RawMessage
 		Replayed bool
@@ -193,6 +196,45 @@ func (i inspector) run(t *testing.T) {
 type nextCall struct {
 	Kind, Tool string
 	Args       map[string]any
+	Command    string
+}
+
+// Without --decide the Inspector is told what a person does, waits while they do it at another
+// terminal, and has the run go on.
+func TestInspectorLeavesDecisionsToAPerson(t *testing.T) {
+	i := inspect(t, "modern")
+	i.argv = slices.DeleteFunc(i.argv, func(word string) bool { return word == "--decide" })
+	var started struct {
+		Run string `json:"run_id"`
+	}
+	i.call(t, &started, "run_start", map[string]any{"program_file": "ask.yaml"})
+	i.settled(started.Run)
+	var at struct {
+		Status string
+		Next   []nextCall
+	}
+	i.call(t, &at, "run_watch", map[string]any{"run_id": started.Run})
+	if len(at.Next) != 2 || at.Next[0].Kind != "person" || at.Next[1].Tool != "run_watch" {
+		t.Fatalf("next is %+v", at.Next)
+	}
+	waited := make(chan bool)
+	command, wait := at.Next[0].Command, at.Next[1]
+	go func() {
+		defer close(waited)
+		i.call(t, &at, wait.Tool, wait.Args)
+	}()
+	words := strings.Fields(strings.Replace(command, "ACTION", "approve", 1))
+	i.Must(0, words[1:]...)
+	<-waited
+	if len(at.Next) != 1 || at.Next[0].Tool != "run_resume" {
+		t.Fatalf("when a person has answered, next is %+v", at.Next)
+	}
+	i.call(t, &at, at.Next[0].Tool, at.Next[0].Args)
+	i.call(t, &at, "run_watch", map[string]any{"run_id": started.Run, "until": "end"})
+	if at.Status != "completed" {
+		t.Errorf("it ends as %s", at.Status)
+	}
+	i.wellDone(started.Run, "")
 }
 
 // settled waits for the process of a run to have parked it.

@@ -73,6 +73,9 @@ func (sh *shower) learn(taken bool) {
 	sh.created = map[string]time.Time{}
 	sh.ended = map[string]time.Time{}
 	known := [][2]string{{sh.Dir, "<folder>"}}
+	if sh.base != "" { // there is a daemon
+		known = append(known, [2]string{sh.base, "<daemon>"})
+	}
 	for _, e := range sh.runs {
 		f, records := sh.frozen[e.Name], sh.records[e.Name]
 		head, err := hex.DecodeString(strings.TrimPrefix(f.head, "sha256:"))
