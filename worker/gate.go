@@ -30,6 +30,14 @@ func (d *drive) approvalGate(r Request, res Result) flow.Gate {
 		Expires: expiry, Question: fmt.Sprintf("May worker %s call %s?", d.Worker, r.Tool)}
 }
 
+// leaveGate asks whether the worker may begin what it is told.
+func (d *drive) leaveGate(prompt string) flow.Gate {
+	subject := tipstaff.WorkerInvocation{Worker: d.Worker, Type: d.Type, Model: d.Model, Posture: string(d.Posture), Task: d.task,
+		Rule: tipstaff.RuleBrought, Why: tipstaff.WhyBrought, Prompt: prompt}
+	return flow.Gate{Key: "approval", Kind: string(tipstaff.Approval), Subject: subject.Subject(), Actions: []string{actionAllow, actionDeny}, Deny: actionDeny,
+		Expires: expiry, Question: fmt.Sprintf("May worker %s begin this with posture %s?", d.Worker, d.Posture)}
+}
+
 // questionGate passes a question on.
 func (d *drive) questionGate(res Result) flow.Gate {
 	subject := tipstaff.WorkerQuestion{Worker: d.Worker, Task: d.task, Question: res.Report.Question, Options: res.Report.Options, Text: res.Text}
