@@ -26,6 +26,7 @@ const (
 // a task, what a plan is to be drafted for, a run that is begun again.
 type handed struct {
 	own    bool   // the document, or its order or outputs, are the caller's
+	file   string // it is a file of the workspace, of this name, that nobody serves
 	served bool   // it is a file of a folder that the operator serves, as it stands there
 	alone  bool   // one agent of it, without the stages and gates before
 	of     string // what the run or draft asks that it comes from
@@ -48,7 +49,11 @@ func (h handed) asks(ctx context.Context) (string, error) {
 
 // needs is what the caller needs for it beside the scope of the request.
 func (h handed) needs() need {
-	return need{h.own, tipstaff.ScopeSubmit, "send documents, or change the order or the outputs of one"}
+	to := "send documents, or change the order or the outputs of one"
+	if h.file != "" {
+		to = "start " + h.file + ", which lies in no folder that is served (serve.programs, --pipelines)"
+	}
+	return need{h.own, tipstaff.ScopeSubmit, to}
 }
 
 // joinAsks is all that two runs ask.

@@ -39,6 +39,9 @@ func (r *Runner) openRequest(req tipstaff.StartRequest) (o opened, err error) {
 			return o, err
 		}
 		o.Name, o.dir = cmp.Or(req.Name, req.File), filepath.Dir(path)
+		if !o.handed.served {
+			o.handed.file = req.File
+		}
 	}
 	o.handed.own = len(o.Program) > 0 && !o.handed.served && !plan.IsTurn(o.Program)
 	return o, nil

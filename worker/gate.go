@@ -3,6 +3,7 @@ package worker
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -30,10 +31,11 @@ func (d *drive) approvalGate(r Request, res Result) flow.Gate {
 		Expires: expiry, Question: fmt.Sprintf("May worker %s call %s?", d.Worker, r.Tool)}
 }
 
-// leaveGate asks whether the worker may begin what it is told.
+// leaveGate asks whether the worker may begin what it is told. What every worker is told first
+// is the operator's, and left out.
 func (d *drive) leaveGate(prompt string) flow.Gate {
 	subject := tipstaff.WorkerInvocation{Worker: d.Worker, Type: d.Type, Model: d.Model, Posture: string(d.Posture), Task: d.task,
-		Rule: tipstaff.RuleBrought, Why: tipstaff.WhyBrought, Prompt: prompt}
+		Rule: tipstaff.RuleBrought, Why: tipstaff.WhyBrought, Prompt: strings.TrimPrefix(prompt, d.Preamble)}
 	return flow.Gate{Key: "approval", Kind: string(tipstaff.Approval), Subject: subject.Subject(), Actions: []string{actionAllow, actionDeny}, Deny: actionDeny,
 		Expires: expiry, Question: fmt.Sprintf("May worker %s begin this with posture %s?", d.Worker, d.Posture)}
 }
