@@ -54,7 +54,7 @@ var rightsBugs = []bug{
 		id: "brought-beside", page: "security.md", says: servedIs,
 		slip: "looks at the document, and not at the files that it names",
 		file: "runner/handed_file.go",
-		old:  "p.handed.own = p.handed.own || !served", new: "p.handed.own = p.handed.own || err != nil",
+		old:  "p.handed.own = p.handed.own || !served", new: "p.handed.own = p.handed.own && !served",
 		suites: brought("a_file_that_is_served,_beside_what_is_not"),
 	},
 	{
