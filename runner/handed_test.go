@@ -94,6 +94,7 @@ func payBed(t *testing.T, posture worker.Posture) *bed {
 	b.write("skills/payer/plan.yaml", "kind: plan\nversion: 1\nskill: skill://payer@1.0.0\nroot: "+payCall+"\n")
 	config := b.Config
 	config.Store, config.Performers = b.store, map[pipeline.Way]runner.Performer{pipeline.WayWorker: scribe{b, posture}}
+	config.Origin = tipstaff.OriginSupervisor // MCP may have its runs go on
 	b.Runner = runner.New(config)
 	return b
 }
