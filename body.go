@@ -255,7 +255,8 @@ type DraftUpdated struct {
 	ProgramDigest string            `json:"program_digest,omitempty"`
 	Bounds        Bounds            `json:"bounds,omitempty"`
 	Frozen        map[string]string `json:"frozen,omitempty"`
-	Asks          string            `json:"asks,omitempty"`
+	// Asks is that of this program; without one, what the draft asks beside what it did.
+	Asks string `json:"asks,omitempty"`
 
 	// The thread that it is started in, if that is another than it was made for.
 	Thread string `json:"thread_id,omitempty"`

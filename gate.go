@@ -32,6 +32,13 @@ func KnownGateKind(k GateKind) bool {
 	return false
 }
 
+// RuleBrought is the rule named where a person is asked whatever the policy allows, and
+// WhyBrought what they are told of it.
+const (
+	RuleBrought = "builtin/brought"
+	WhyBrought  = "the caller who brought this plan may not decide"
+)
+
 // Gate is a question a run waits on. It never changes once open; only what is given may
 // come later.
 type Gate struct {

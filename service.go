@@ -130,7 +130,9 @@ type StartRequest struct {
 	Program []byte `json:"program"` // YAML or JSON: a plan, a pipeline or a turn
 	Name    string `json:"name"`    // of the file, for messages
 	// File names a document of the workspace in place of Program: it must lie inside of it,
-	// or of a folder that the server allows, links resolved. "": Program holds it.
+	// or of a folder that the server allows, links resolved. One in a folder that the operator
+	// serves (serve.programs, --pipelines) is the operator's word, and needs no scope but
+	// run; any other is the caller's, as Program is. "": Program holds it.
 	File string `json:"file,omitempty"`
 	Hosting
 	// Inputs of a plan are its own; a pipeline's are raw_input, metadata, goals,
@@ -142,7 +144,8 @@ type StartRequest struct {
 	// AllowSubDispatch lets the plan start child runs where the manifest does not.
 	AllowSubDispatch bool   `json:"allow_sub_dispatch,omitempty"`
 	Bounds           Bounds `json:"bounds,omitempty"` // tighten those of program and manifest; nil: they hold
-	// NoFiles: the program may name no files, because it came from elsewhere.
+	// NoFiles: the program may name no files, because it came from elsewhere. Whether it is
+	// accepted by being handed over does not depend on it.
 	NoFiles bool `json:"no_files,omitempty"`
 	// Task is a pending task, which the run takes in the transaction that makes it: of two
 	// starts one is task_busy. Without a Program it is one that does the task. nil: none.
@@ -238,6 +241,7 @@ func (d Driven) Waits() bool { return d.Outcome == "parked" || d.Outcome == "cut
 type EnvelopeRequest struct {
 	Program []byte                     `json:"program,omitempty"`
 	Name    string                     `json:"name,omitempty"`
+	File    string                     `json:"file,omitempty"`
 	Inputs  map[string]json.RawMessage `json:"inputs,omitempty"`
 	Title   string                     `json:"title,omitempty"`
 	Bounds  Bounds                     `json:"bounds,omitempty"`
@@ -268,6 +272,7 @@ type ExecuteRequest struct {
 	Run     ID     `json:"run_id"`
 	Program []byte `json:"program,omitempty"` // takes the place of the draft's; nil: that
 	Name    string `json:"name,omitempty"`
+	File    string `json:"file,omitempty"` // likewise
 	NoFiles bool   `json:"no_files,omitempty"`
 	Thread  string `json:"thread_id,omitempty"` // that the draft joins; "": its own
 	Bounds  Bounds `json:"bounds,omitempty"`    // can only lower the draft's

@@ -98,7 +98,7 @@ func (s *shower) subject(g Gate) {
 	_ = json.Unmarshal(g.Subject, &b) // other forms have none of them
 	d, delivers := DeliverySubjectOf(g)
 	switch {
-	case g.Kind == Approval && s.workerRequest(g.Subject), g.Kind == Question && s.workerQuestion(g.Subject):
+	case g.Kind == Approval && (s.workerRequest(g.Subject) || s.workerInvocation(g.Subject)), g.Kind == Question && s.workerQuestion(g.Subject):
 	case delivers:
 		s.delivery(d)
 	case g.Kind == Handoff && s.handoff(g.Subject):
@@ -136,6 +136,7 @@ func (s *shower) approval(raw json.RawMessage) {
 		ArgsDigest string          `json:"args_digest"`
 		Facts      json.RawMessage `json:"facts"`
 		Rule       string          `json:"rule"`
+		Why        string          `json:"why"`
 		Program    struct {
 			Name   string `json:"name"`
 			Digest string `json:"digest"`
@@ -152,6 +153,7 @@ func (s *shower) approval(raw json.RawMessage) {
 	}
 	s.field(0, "effect", strings.Join(effect, ", "))
 	s.field(0, "rule", b.Rule)
+	s.field(0, "why", b.Why)
 	if facts := string(b.Facts); facts != "" && facts != "{}" {
 		s.value(0, "facts", "facts", b.Facts)
 	}

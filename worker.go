@@ -30,6 +30,22 @@ type WorkerRequest struct {
 // Subject is what the gate has as its subject.
 func (r WorkerRequest) Subject() json.RawMessage { return flow.JSON(r) }
 
+// WorkerInvocation is the subject of an approval gate: a worker that may change things is to
+// begin a piece of work, in a run whose document somebody brought who may not decide.
+type WorkerInvocation struct {
+	Worker  string `json:"worker"`
+	Type    string `json:"type"`
+	Model   string `json:"model,omitempty"` // "": the CLI's own choice
+	Posture string `json:"posture"`
+	Task    string `json:"task"`
+	Rule    string `json:"rule"` // that asks
+	Why     string `json:"why"`
+	Prompt  string `json:"prompt"` // what it is told
+}
+
+// Subject is what the gate has as its subject.
+func (i WorkerInvocation) Subject() json.RawMessage { return flow.JSON(i) }
+
 // WorkerQuestion is the subject of a question gate: a worker has asked, or has failed.
 type WorkerQuestion struct {
 	Worker     string   `json:"worker"`
@@ -73,6 +89,22 @@ func (s *shower) workerRequest(raw json.RawMessage) bool {
 	if r.Claim != "" {
 		s.text(0, "claim", "the CLI says of it, which nobody has checked", r.Claim)
 	}
+	return true
+}
+
+// workerInvocation shows what a worker is to begin; false: the subject is another.
+func (s *shower) workerInvocation(raw json.RawMessage) bool {
+	var i WorkerInvocation
+	if !exactly(raw, &i) || i.Worker == "" || i.Posture == "" {
+		return false
+	}
+	s.field(0, "worker", fmt.Sprintf("%s (%s)", i.Worker, i.Type))
+	s.field(0, "model", i.Model)
+	s.field(0, "posture", i.Posture)
+	s.field(0, "task", i.Task)
+	s.field(0, "rule", i.Rule)
+	s.field(0, "why", i.Why)
+	s.text(0, "prompt", "it is told", i.Prompt)
 	return true
 }
 

@@ -49,7 +49,7 @@ func (s *Server) create(ctx context.Context, config *pb.PipelineConfig, in input
 	if err != nil {
 		return tipstaff.ID{}, err
 	}
-	req := tipstaff.EnvelopeRequest{Program: p.document, Name: p.name, NoFiles: p.foreign}
+	req := tipstaff.EnvelopeRequest{Program: p.document, Name: p.name, File: p.file, NoFiles: p.file == ""}
 	raw, err := json.Marshal(in)
 	if err != nil {
 		return tipstaff.ID{}, err

@@ -30,16 +30,16 @@ func (s *Server) ExecutePipeline(req *pb.ExecuteRequest, stream pb.CoreService_E
 		return err
 	}
 	p, err := s.program(ctx, req.Config)
-	if err == nil && p.document == nil && run.Program.Digest == "" {
+	if err == nil && !p.given() && run.Program.Digest == "" {
 		p, err = s.programOrDefault(ctx, nil)
 	}
 	if err != nil {
 		return err
 	}
-	if p.document == nil && run.Program.Digest == "" {
+	if !p.given() && run.Program.Digest == "" {
 		return invalid("config", "the Envelope has no pipeline, and this server no default one")
 	}
-	start.Program, start.Name, start.NoFiles = p.document, p.name, p.foreign
+	start.Program, start.Name, start.File, start.NoFiles = p.document, p.name, p.file, p.file == ""
 	started, err := s.svc.ExecuteEnvelope(ctx, start)
 	if err != nil {
 		return err

@@ -69,18 +69,20 @@ func onlyPipeline(run tipstaff.Run, err error) (tipstaff.Run, error) {
 type Pipelines interface {
 	// Names are all of them.
 	Names() ([]string, error)
-	// Read is the document of a name and its file, beside which the files lie that it
-	// names. An unknown name is pipeline_not_found.
-	Read(name string) (file string, document []byte, err error)
+	// File is the file of a name. An unknown name is pipeline_not_found.
+	File(name string) (string, error)
 }
 
 // program is a document with what Start must know of it. Without a document it is
 // that of the run.
 type program struct {
-	document []byte
+	document []byte // that came over the wire
 	name     string
-	foreign  bool // it came over the wire
+	file     string // of the server, in place of a document
 }
+
+// given reports whether there is one.
+func (p program) given() bool { return p.document != nil || p.file != "" }
 
 // program is what a config names, if there is one.
 func (s *Server) program(ctx context.Context, config *pb.PipelineConfig) (program, error) {
@@ -89,7 +91,7 @@ func (s *Server) program(ctx context.Context, config *pb.PipelineConfig) (progra
 		if len(source.Document) == 0 {
 			return program{}, invalid("pipeline.document", "it is empty")
 		}
-		return program{source.Document, "document", true}, nil
+		return program{document: source.Document, name: "document"}, nil
 	case *pb.PipelineConfig_Name:
 		return s.named(source.Name)
 	case *pb.PipelineConfig_Digest:
@@ -113,8 +115,8 @@ func (s *Server) named(name string) (program, error) {
 	if s.o.Pipelines == nil {
 		return program{}, tipstaff.Errorf(tipstaff.PipelineNotFound, "there is no pipeline %q: this server has none", name)
 	}
-	file, document, err := s.o.Pipelines.Read(name)
-	return program{document, file, false}, err
+	file, err := s.o.Pipelines.File(name)
+	return program{file: file}, err
 }
 
 // mostKnown is how many of a caller's own runs are looked through for a document.
@@ -136,7 +138,7 @@ func (s *Server) byDigest(ctx context.Context, digest string) (program, error) {
 		for _, run := range page.Runs {
 			if run.Pipeline != nil && run.Program.Digest == digest {
 				document, err := s.svc.Artifact(ctx, run.ID, digest)
-				return program{document, "document", true}, err
+				return program{document: document, name: "document"}, err
 			}
 		}
 		if page.Next.IsZero() {
@@ -160,7 +162,7 @@ func (s *Server) ownByDigest(ctx context.Context, digest string) (program, bool,
 		if err != nil {
 			return program{}, false, err
 		}
-		start := tipstaff.StartRequest{Program: p.document, Name: p.name, NoFiles: p.foreign}
+		start := tipstaff.StartRequest{File: p.file}
 		if tried, err := s.svc.Validate(ctx, tipstaff.ValidateRequest{Start: &start}); err == nil && tried.Program.Digest == digest {
 			return p, true, nil
 		}

@@ -250,6 +250,9 @@ func (r *Runner) createChild(ctx context.Context, child string, parent *common, 
 	}
 	body.Title, body.Parent = p.text.skill(), &tipstaff.RunParent{Run: parent.run, Relation: relationDispatch}
 	as := tipstaff.WithCaller(ctx, tipstaff.Caller{Surface: "parent", User: parent.draft.User, Principal: "run:" + parent.run})
+	if body.Asks, err = (handed{of: parent.draft.Asks}).asks(as); err != nil {
+		return err
+	}
 	var more []flow.Draft
 	if accept == plan.AcceptAuto && body.ProgramDigest != "" {
 		more = r.accepted(as, body, p.text, viaParent)

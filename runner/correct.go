@@ -63,7 +63,7 @@ func (r *Runner) segmentEvents(ctx context.Context, run string) ([]tipstaff.Even
 // run. Nothing is stored unless all of it holds. What it tells is computed as the
 // run's owner will.
 func (r *Runner) Correct(ctx context.Context, req tipstaff.CorrectRequest) (tipstaff.Corrected, error) {
-	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, bringing(true))
+	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, handed{own: true}.needs())
 	if err != nil {
 		return tipstaff.Corrected{}, err
 	}
@@ -93,7 +93,7 @@ func (r *Runner) correct(ctx context.Context, row flow.Row, req tipstaff.Correct
 
 // validateCorrection says what a correction would mean, and hands nothing in.
 func (r *Runner) validateCorrection(ctx context.Context, req tipstaff.CorrectRequest) (v tipstaff.Validated, err error) {
-	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, bringing(true))
+	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, handed{own: true}.needs())
 	if err != nil {
 		return v, err
 	}
@@ -156,7 +156,7 @@ func (r *Runner) revise(ctx context.Context, p *planProgram, c tipstaff.CorrectR
 	if err != nil {
 		return correctionBody{}, err
 	}
-	made, err := r.prepareWith(ctx, req, inputsTaken{had: had})
+	made, err := r.prepareWith(ctx, opened{StartRequest: req}, inputsTaken{had: had})
 	if invalid := coded(err); invalid != nil && errors.Is(err, errInvalid) { // what is wrong with the workspace keeps its own code
 		own := *invalid
 		own.Code = tipstaff.CorrectionInvalid
@@ -175,10 +175,12 @@ func (r *Runner) revise(ctx context.Context, p *planProgram, c tipstaff.CorrectR
 		}
 	}
 	body, err := r.freeze(ctx, made)
+	if err == nil {
+		body.Asks, err = (handed{own: true}).asks(ctx)
+	}
 	if err != nil {
 		return correctionBody{}, err
 	}
-	body.Asks = asksOf(ctx, true)
 	return correctionBody{RunCorrectionRequested: tipstaff.RunCorrectionRequested{Reason: c.Reason, Actor: actor(ctx)}, revision: body.asRevision(made.text.intent().Hash())}, nil
 }
 

@@ -69,6 +69,7 @@ func (r *Runner) checkDraft(ctx context.Context, p *common, reply string) (check
 	if err != nil {
 		return checked{}, err
 	}
+	body.Asks = p.draft.Asks
 	next := body.asRevision(made.text.intent().Hash())
 	return checked{Revision: &next}, nil
 }

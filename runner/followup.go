@@ -62,7 +62,11 @@ func (r *Runner) followUpOf(ctx context.Context, made tipstaff.ID, row flow.Row,
 		if err != nil {
 			return body, nil, forked, err
 		}
-		body, doc, said, err := head.branch(ctx, r.Store, made.String(), branch{followup: told, by: actor(ctx)}, b)
+		asks, err := (handed{}).asks(ctx)
+		if err != nil {
+			return body, nil, forked, err
+		}
+		body, doc, said, err := head.branch(ctx, r.Store, made.String(), branch{followup: told, by: actor(ctx), asks: asks}, b)
 		return body, doc, flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(said)}, err
 	}
 	p, err := openProgram(ctx, r.Store, row.ID)

@@ -82,7 +82,10 @@ func (r *Runner) forkAt(ctx context.Context, run string, at, head int64, raised 
 	if body.Bounds, err = c.forkBounds(tipstaff.Bounds(tally.Limit), raised, ceiling); err != nil {
 		return body, nil, forked, err
 	}
-	body.revision, body.Asks = c.segment.Revision.Number, c.asks()
+	body.revision = c.segment.Revision.Number
+	if body.Asks, err = (handed{of: c.asks()}).asks(ctx); err != nil {
+		return body, nil, forked, err
+	}
 	body.ForkOf = &tipstaff.ForkPoint{Run: run, Seq: at, Hash: journal.Hash(last[0].Hash)}
 	body.Parent = &tipstaff.RunParent{Run: run, Relation: relationFork}
 	if doc, err = p.branch(ctx, r, &body); err != nil {
@@ -193,6 +196,9 @@ func (j *judge) forkedPlan() {
 		return
 	}
 	c := base.shared()
+	if joinAsks(draft.Asks, c.asks()) != draft.Asks {
+		j.fault("rollback_mismatch", 1, "", "the run was forked from one that asks about more calls")
+	}
 	want, err := c.forkBounds(tipstaff.Bounds(flow.Totals(h, c.limits).Limit), forked.Raised, forked.Ceiling)
 	if err != nil {
 		j.fault("rollback_mismatch", at, "", "%v", err)

@@ -25,9 +25,6 @@ type need struct {
 
 func basic(scope string) need { return need{true, scope, "do this"} }
 
-// bringing is the need of a request that has a document of the caller's.
-func bringing(document bool) need { return need{document, tipstaff.ScopeSubmit, "send documents"} }
-
 // answering is the need of a caller that answers gates in advance, or while the run
 // goes on.
 func answering(p tipstaff.Presence) need {
@@ -56,7 +53,7 @@ func mayStart(ctx context.Context, req tipstaff.StartRequest) error {
 	if err := checkHosting(req.Hosting); err != nil {
 		return err
 	}
-	return may(ctx, basic(tipstaff.ScopeRun), bringing(brings(req.NoFiles, req.Program)), answering(req.Presence), dispatching(req.AllowSubDispatch))
+	return may(ctx, basic(tipstaff.ScopeRun), answering(req.Presence), dispatching(req.AllowSubDispatch))
 }
 
 func mayDraft(ctx context.Context, req tipstaff.DraftRequest) error {
@@ -71,9 +68,6 @@ func mayDraft(ctx context.Context, req tipstaff.DraftRequest) error {
 func mayValidate(ctx context.Context, h tipstaff.Hosting, p tipstaff.Presence, subDispatch bool) error {
 	return cmp.Or(checkHosting(h), may(ctx, basic(tipstaff.ScopeRead), answering(p), dispatching(subDispatch)))
 }
-
-// brings reports whether a request has a document of the caller's.
-func brings(noFiles bool, document []byte) bool { return noFiles && len(document) > 0 }
 
 // open reads the row of a run for a caller who may access it.
 func (r *Runner) open(ctx context.Context, run tipstaff.ID, scope string, more ...need) (flow.Row, error) {
@@ -172,15 +166,6 @@ func visibleTo(ctx context.Context) string {
 		return ""
 	}
 	return userOf(ctx)
-}
-
-// asksOf is which calls of a program ask although it was accepted. What somebody
-// brought, or made of a pipeline, is accepted by that only if they may decide.
-func asksOf(ctx context.Context, brought bool) string {
-	if brought && !tipstaff.CallerFrom(ctx).May(tipstaff.ScopeDecide) {
-		return asksOnce
-	}
-	return ""
 }
 
 // openToBranch is open for a fork or a rollback; without changes, for a label. Of these

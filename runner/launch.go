@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -262,16 +263,25 @@ func (r *Runner) inside(name string) (string, error) {
 		}
 		return "", tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be found in the workspace", name)
 	}
-	for _, allowed := range append([]string{r.Workspace}, r.AllowDirs...) {
-		root, err := filepath.EvalSymlinks(allowed)
+	if _, _, ok := below(path, append([]string{r.Workspace}, slices.Concat(r.AllowDirs, r.served())...)); ok {
+		return path, nil
+	}
+	return "", outside("lies outside of the workspace")
+}
+
+// below is the first of some folders in which a path lies that has no links, and its place
+// there.
+func below(path string, folders []string) (root, rel string, ok bool) {
+	for _, folder := range folders {
+		root, err := filepath.EvalSymlinks(folder)
 		if err != nil {
 			continue
 		}
 		if rel, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(rel) {
-			return path, nil
+			return root, rel, true
 		}
 	}
-	return "", outside("lies outside of the workspace")
+	return "", "", false
 }
 
 func lexicallyInside(root, name string) bool {
@@ -280,38 +290,6 @@ func lexicallyInside(root, name string) bool {
 		return err == nil && filepath.IsLocal(rel)
 	}
 	return filepath.IsLocal(name)
-}
-
-// maxFile is far above what a program may have.
-const maxFile = 64 << 20
-
-// located is a request with the document that it names, and with its project as the row has
-// it: "" for the workspace, relative to it, or the absolute path of a folder elsewhere.
-func (r *Runner) located(req tipstaff.StartRequest) (_ tipstaff.StartRequest, err error) {
-	if req.Project, err = r.projectOf(req.Project); err != nil || req.File == "" {
-		return req, err
-	}
-	if len(req.Program) > 0 {
-		return req, tipstaff.Errorf(tipstaff.InvalidArgument, "give a program or the file that holds it, not both")
-	}
-	path, err := r.inside(req.File)
-	if err != nil {
-		return req, err
-	}
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && !info.Mode().IsRegular():
-		return req, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is not a file", req.File)
-	case err == nil && info.Size() > maxFile:
-		return req, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is larger than %d MiB", req.File, maxFile>>20)
-	case err == nil:
-		req.Program, err = os.ReadFile(path)
-	}
-	if err != nil {
-		return req, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: req.File + " cannot be read", Err: err}
-	}
-	req.Name = cmp.Or(req.Name, req.File)
-	return req, nil
 }
 
 // projectOf is a project as rows have it.

@@ -98,6 +98,9 @@ type Task struct {
 	Schema  json.RawMessage // of the output; nil: any
 	Timeout time.Duration   // 0: the performer's own
 	Reserve flow.Use        // what the first call has to reserve: that the work begins is not paid for yet
+	// Asks reports whether a person is asked before work at a path that may change something.
+	// nil: nobody is.
+	Asks func(path string) bool
 	// Assigned is the id of the task that the run does, by the name that its records have
 	// for it; "": the step or stage has one of its own.
 	Assigned string
@@ -258,7 +261,7 @@ func (agentless) Settle(*Settlement) error { return nil }
 // perform does a leaf of a plan. A step is tried as often as its node allows.
 func (w *walk) perform(fc flow.Context, leaf plan.Task) (flow.Result, error) {
 	n, way := leaf.Node, pipeline.WayModel
-	t := &Task{Name: n.Performer(), Prompt: leaf.Prompt, Args: leaf.Args, Schema: n.OutputSchema, Timeout: leaf.Timeout, walk: w, leaf: &leaf}
+	t := &Task{Name: n.Performer(), Prompt: leaf.Prompt, Args: leaf.Args, Schema: n.OutputSchema, Timeout: leaf.Timeout, Asks: w.asksBefore(), walk: w, leaf: &leaf}
 	switch n.Kind {
 	case plan.ToolCall:
 		way = pipeline.WayTool
@@ -322,7 +325,7 @@ func (p *pipelineProgram) perform(fc flow.Context, s pipeline.Stage) (pipeline.R
 	gate.AllowList = p.pipe.allowedIn(s.Agent, p.skills, p.agents)
 	t := &Task{Name: s.Agent.Performer(), Prompt: s.Prompt, Args: args, Config: p.agents.settled[stageAgent(s.Agent)].Config,
 		Effect: flow.Class(s.Agent.Effect), Schema: s.Agent.OutputSchema, Timeout: s.Timeout,
-		walk: newWalk(p.common, p.pipe.walked[s.Agent.Name], &gate), stage: &s, pipe: p}
+		Asks: p.asksBefore(), walk: newWalk(p.common, p.pipe.walked[s.Agent.Name], &gate), stage: &s, pipe: p}
 	if s.Agent.Keeps() {
 		t.Session = s.Agent.Name
 		t.Kept = p.sessions[t.Session]

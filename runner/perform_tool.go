@@ -68,8 +68,8 @@ func (w *walk) toolCall(fc flow.Context, call plan.Task) (flow.Result, error) {
 	uri := call.Node.Tool
 	asks := w.asks()
 	// A person who was asked has accepted what they were shown.
-	covered := asks != asksOnce && (!w.segment.Revision.Shown || !w.cut()[call.Node.ID])
-	v := w.gate.Ask(tool.Request{URI: uri, Args: call.Args, Literal: call.Literal && covered, Agent: asks == asksAll, Run: policy.Run{Path: fc.Path()}})
+	covered := (asks != asksOnce || w.unasked[fc.Path()]) && (!w.segment.Revision.Shown || !w.cut()[call.Node.ID])
+	v := w.gate.Ask(tool.Request{URI: uri, Args: call.Args, Literal: call.Literal && covered, Agent: hasAsk(asks, asksAll), Run: policy.Run{Path: fc.Path()}})
 	by := v.By
 	if v.Do == policy.Ask {
 		var err error
@@ -98,14 +98,6 @@ func (w *walk) toolCall(fc flow.Context, call plan.Task) (flow.Result, error) {
 		w.left.spend(call.Node.ID)
 	}
 	return r, err
-}
-
-// asks is which calls of the program ask although it was accepted.
-func (c *common) asks() string {
-	if c.draft.acceptedVia == viaParent || c.segment.Revision.ByParent {
-		return asksAll
-	}
-	return c.draft.Asks
 }
 
 // approval asks a person whether a call may be made, and returns the gate that

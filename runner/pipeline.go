@@ -10,7 +10,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -37,7 +36,7 @@ type pipelineInputs struct {
 }
 
 // preparePipeline is prepare for pipelines.
-func (r *Runner) preparePipeline(ctx context.Context, p *prepared, req tipstaff.StartRequest) error {
+func (r *Runner) preparePipeline(ctx context.Context, p *prepared, req opened) error {
 	in, err := r.pipelineInputs(req.Inputs)
 	if err != nil {
 		return err
@@ -47,10 +46,14 @@ func (r *Runner) preparePipeline(ctx context.Context, p *prepared, req tipstaff.
 		return invalid(req.Name, problems)
 	}
 	if len(in.StageOrder) > 0 {
-		if pipe, err = pipe.WithOrder(in.StageOrder); err != nil {
+		ordered, err := pipe.WithOrder(in.StageOrder)
+		if err != nil {
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "stage_order: %v", err)
 		}
+		p.handed.own = p.handed.own || ordered != pipe
+		pipe = ordered
 	}
+	p.handed.own = p.handed.own || len(in.Outputs) > 0
 	if p.text, err = newPipelineText(pipe); err != nil {
 		return err
 	}
@@ -157,7 +160,7 @@ func limitsOf(p *pipeline.Pipeline) tipstaff.Bounds {
 
 // pipelineResolver answers the questions of a pipeline's document about what is
 // around it.
-func (r *Runner) pipelineResolver(p *prepared, req tipstaff.StartRequest) pipeline.Resolver {
+func (r *Runner) pipelineResolver(p *prepared, req opened) pipeline.Resolver {
 	res := pipeline.Resolver{
 		Ceiling: p.manifest.Ceiling(),
 		Feature: func(string) plan.Trouble { return plan.Trouble{} },
@@ -182,7 +185,7 @@ func (r *Runner) pipelineResolver(p *prepared, req tipstaff.StartRequest) pipeli
 	}
 	if !req.NoFiles {
 		res.File = func(name string) ([]byte, error) {
-			return readShort(filepath.Join(filepath.Dir(req.Name), name), pipeline.MaxSize)
+			return r.beside(req, p, name)
 		}
 	}
 	return res

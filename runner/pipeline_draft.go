@@ -22,11 +22,14 @@ import (
 // CreateEnvelope makes a draft. A request that has made one before is given that one
 // again.
 func (r *Runner) CreateEnvelope(ctx context.Context, req tipstaff.EnvelopeRequest) (none tipstaff.Started, err error) {
-	brought := brings(req.NoFiles, req.Program)
-	if err := may(ctx, basic(tipstaff.ScopeRun), bringing(brought)); err != nil {
+	if err := may(ctx, basic(tipstaff.ScopeRun)); err != nil {
 		return none, err
 	}
 	p, err := r.preparePipelineDraft(ctx, req)
+	if err != nil {
+		return none, err
+	}
+	asks, err := p.handed.asks(ctx)
 	if err != nil {
 		return none, err
 	}
@@ -34,7 +37,7 @@ func (r *Runner) CreateEnvelope(ctx context.Context, req tipstaff.EnvelopeReques
 	if err != nil {
 		return none, explain(err, tipstaff.ID{})
 	}
-	body.Title, body.Hold, body.Asks = req.Title, true, asksOf(ctx, brought)
+	body.Title, body.Hold, body.Asks = req.Title, true, asks
 	started := tipstaff.Started{Run: tipstaff.NewID(r.Now()), Validated: p.validated()}
 	err = r.store(ctx, started.Run, body, p.text, nil)
 	if errors.Is(err, flow.ErrRequestKnown) {
@@ -46,14 +49,21 @@ func (r *Runner) CreateEnvelope(ctx context.Context, req tipstaff.EnvelopeReques
 
 // preparePipelineDraft checks what a draft is made of. It need not have a program yet.
 func (r *Runner) preparePipelineDraft(ctx context.Context, req tipstaff.EnvelopeRequest) (*prepared, error) {
-	if req.Program != nil {
-		if _, faults := docs.ReadAll(req.Program, pipeline.MaxSize); len(faults) > 0 { // nobody can say what it is
-			return nil, invalid(req.Name, faults.Public(req.Name))
+	o, err := r.openRequest(tipstaff.StartRequest{Program: req.Program, File: req.File, Name: req.Name, Inputs: req.Inputs, Bounds: req.Bounds, NoFiles: req.NoFiles})
+	if err == nil {
+		err = may(ctx, o.handed.needs())
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.Program != nil {
+		if _, faults := docs.ReadAll(o.Program, pipeline.MaxSize); len(faults) > 0 { // nobody can say what it is
+			return nil, invalid(o.Name, faults.Public(o.Name))
 		}
-		if !pipeline.IsPipeline(req.Program) {
-			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "%s is not a pipeline: only pipelines are held as drafts", req.Name)
+		if !pipeline.IsPipeline(o.Program) {
+			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "%s is not a pipeline: only pipelines are held as drafts", o.Name)
 		}
-		return r.prepare(ctx, tipstaff.StartRequest{Program: req.Program, Name: req.Name, Inputs: req.Inputs, Bounds: req.Bounds, NoFiles: req.NoFiles})
+		return r.prepareWith(ctx, o, inputsTaken{})
 	}
 	p, err := r.newPrepared(false)
 	if err != nil {
@@ -63,7 +73,7 @@ func (r *Runner) preparePipelineDraft(ctx context.Context, req tipstaff.Envelope
 	if err != nil {
 		return nil, err
 	}
-	p.text, p.status = pipelineText{}, in.status(r.Now())
+	p.text, p.status, p.handed.own = pipelineText{}, in.status(r.Now()), len(in.Outputs) > 0
 	p.bounds = tipstaff.EffectiveBounds(p.manifest.Ceiling(), limitsOf(nil), req.Bounds)
 	p.inputs, err = in.check()
 	return p, err
@@ -107,6 +117,7 @@ func (r *Runner) UpdateEnvelope(ctx context.Context, req tipstaff.EnvelopeUpdate
 	if err != nil {
 		return err
 	}
+	edits := len(req.Outputs)+len(req.Remove)+len(req.Metadata) > 0
 	c := &change{Outputs: req.Outputs, Remove: req.Remove, Metadata: req.Metadata, Usage: req.Usage}
 	err = r.changePipelineDraft(ctx, row.ID, func(d *pipelineDraft) ([]flow.Draft, error) {
 		if version := d.env.Version; req.Version != 0 && req.Version != version {
@@ -116,10 +127,28 @@ func (r *Runner) UpdateEnvelope(ctx context.Context, req tipstaff.EnvelopeUpdate
 		if err := d.mayAdd(req.Usage); err != nil {
 			return nil, err
 		}
+		asks, err := d.edit(ctx, handed{own: edits, served: !edits})
+		if err != nil {
+			return nil, err
+		}
 		u, err := d.changed(c, actor(ctx))
-		return []flow.Draft{updated(u)}, err
+		if err != nil {
+			return nil, err
+		}
+		u.Asks = asks
+		return []flow.Draft{updated(u)}, nil
 	})
 	return explain(err, req.Run)
+}
+
+// edit is what a draft asks after a change, if it did not before; "": it asks no more.
+func (d *pipelineDraft) edit(ctx context.Context, h handed) (string, error) {
+	h.of = d.edited
+	asks, err := h.asks(ctx)
+	if asks == d.edited {
+		asks = ""
+	}
+	return asks, err
 }
 
 // Counters of calls are 32 bits wide on the wire; two amounts of 62 bits can be added up.
@@ -208,8 +237,12 @@ func updated(u *tipstaff.DraftUpdated) flow.Draft {
 // ExecuteEnvelope starts a draft, or drives an unfinished run on that nobody drives and
 // that waits for nothing.
 func (r *Runner) ExecuteEnvelope(ctx context.Context, req tipstaff.ExecuteRequest) (none tipstaff.Started, err error) {
-	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, bringing(brings(req.NoFiles, req.Program)))
-	if err == nil {
+	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun)
+	if err != nil {
+		return none, err
+	}
+	o, err := r.openRequest(tipstaff.StartRequest{Program: req.Program, File: req.File, Name: req.Name, NoFiles: req.NoFiles})
+	if err = cmp.Or(err, may(ctx, o.handed.needs())); err == nil {
 		err = r.mayBegin(ctx, row.User, false)
 	}
 	if err != nil {
@@ -219,9 +252,9 @@ func (r *Runner) ExecuteEnvelope(ctx context.Context, req tipstaff.ExecuteReques
 		return none, tipstaff.Errorf(tipstaff.WrongState, "run %s is a %s, no pipeline", row.ID, row.Kind)
 	}
 	if tipstaff.State(row.State) != tipstaff.Drafting {
-		return r.driveOn(ctx, row, req)
+		return r.driveOn(ctx, row, req, o)
 	}
-	err = r.changePipelineDraft(ctx, row.ID, func(d *pipelineDraft) ([]flow.Draft, error) { return r.startPipelineDraft(ctx, d, req) })
+	err = r.changePipelineDraft(ctx, row.ID, func(d *pipelineDraft) ([]flow.Draft, error) { return r.startPipelineDraft(ctx, d, req, o) })
 	if err != nil {
 		return none, explain(err, req.Run)
 	}
@@ -235,7 +268,7 @@ func (r *Runner) ExecuteEnvelope(ctx context.Context, req tipstaff.ExecuteReques
 
 // driveOn resumes a run that was started before. Its program is the one that it
 // froze.
-func (r *Runner) driveOn(ctx context.Context, row flow.Row, req tipstaff.ExecuteRequest) (none tipstaff.Started, err error) {
+func (r *Runner) driveOn(ctx context.Context, row flow.Row, req tipstaff.ExecuteRequest, o opened) (none tipstaff.Started, err error) {
 	run, err := r.get(ctx, req.Run)
 	if err != nil {
 		return none, err
@@ -243,10 +276,10 @@ func (r *Runner) driveOn(ctx context.Context, row flow.Row, req tipstaff.Execute
 	if run.Status != tipstaff.StatusInterrupted && run.Status != tipstaff.StatusAwaitingResume {
 		return none, tipstaff.Errorf(tipstaff.WrongState, "run %s is %s: it cannot be driven on", run.ID, run.Status)
 	}
-	if req.Program != nil {
-		doc, problems := pipeline.Check(req.Name, req.Program, pipeline.Resolver{})
+	if o.Program != nil {
+		doc, problems := pipeline.Check(o.Name, o.Program, pipeline.Resolver{})
 		if len(problems) > 0 {
-			return none, invalid(req.Name, problems)
+			return none, invalid(o.Name, problems)
 		}
 		if doc.Digest() != run.Program.Digest {
 			return none, tipstaff.Errorf(tipstaff.WrongState, "run %s executes program %s, not %s", run.ID, run.Program.Digest, doc.Digest()).
@@ -261,8 +294,8 @@ func (r *Runner) driveOn(ctx context.Context, row flow.Row, req tipstaff.Execute
 
 // startPipelineDraft takes a draft from drafting to executing, in one transaction: by
 // that act it is accepted.
-func (r *Runner) startPipelineDraft(ctx context.Context, d *pipelineDraft, req tipstaff.ExecuteRequest) (drafts []flow.Draft, err error) {
-	update, err := r.settleProgram(ctx, d, req)
+func (r *Runner) startPipelineDraft(ctx context.Context, d *pipelineDraft, req tipstaff.ExecuteRequest, o opened) (drafts []flow.Draft, err error) {
+	update, err := r.settleProgram(ctx, d, req, o)
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +323,7 @@ func (r *Runner) startPipelineDraft(ctx context.Context, d *pipelineDraft, req t
 // settleProgram decides what a draft is started with: its own program or the one
 // that is given, within bounds that may only be lowered. The update says what it
 // changes; nil: nothing.
-func (r *Runner) settleProgram(ctx context.Context, d *pipelineDraft, req tipstaff.ExecuteRequest) (*tipstaff.DraftUpdated, error) {
+func (r *Runner) settleProgram(ctx context.Context, d *pipelineDraft, req tipstaff.ExecuteRequest, o opened) (*tipstaff.DraftUpdated, error) {
 	u := &tipstaff.DraftUpdated{Version: d.env.Version + 1, Changed: []string{}, By: actor(ctx),
 		ProgramDigest: d.draft.ProgramDigest, Bounds: d.draft.Bounds, Frozen: d.draft.Frozen, Asks: d.draft.Asks}
 	if req.Thread != d.draft.Pipeline.Thread {
@@ -300,23 +333,27 @@ func (r *Runner) settleProgram(ctx context.Context, d *pipelineDraft, req tipsta
 		u.Thread = req.Thread
 	}
 	switch {
-	case req.Program != nil:
-		inputs, err := d.inputs(ctx, r.Store)
-		if err != nil {
+	case o.Program != nil:
+		var err error
+		if o.Inputs, err = d.inputs(ctx, r.Store); err != nil {
 			return nil, err
 		}
-		p, err := r.prepare(ctx, tipstaff.StartRequest{Program: req.Program, Name: req.Name, NoFiles: req.NoFiles, Inputs: inputs})
+		p, err := r.prepareWith(ctx, o, inputsTaken{})
 		if err != nil {
 			return nil, err
 		}
 		if _, ok := p.text.(pipelineText); !ok {
-			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "%s is not a pipeline", req.Name)
+			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "%s is not a pipeline", o.Name)
+		}
+		p.handed.of = d.edited
+		if u.Asks, err = p.handed.asks(ctx); err != nil {
+			return nil, err
 		}
 		body, err := r.freeze(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		u.ProgramDigest, u.Frozen, u.Bounds, u.Asks = body.ProgramDigest, body.Frozen, body.Bounds, asksOf(ctx, req.NoFiles)
+		u.ProgramDigest, u.Frozen, u.Bounds = body.ProgramDigest, body.Frozen, body.Bounds
 	case d.draft.ProgramDigest == "":
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the draft has no pipeline, and none was given").
 			WithHint("give one with the request")
@@ -330,7 +367,7 @@ func (r *Runner) settleProgram(ctx context.Context, d *pipelineDraft, req tipsta
 		}
 	}
 	u.Bounds = tipstaff.Min(u.Bounds, req.Bounds)
-	for name, changed := range map[string]bool{"bounds": len(req.Bounds) > 0 || req.Program != nil, "pipeline": req.Program != nil, "thread_id": u.Thread != ""} {
+	for name, changed := range map[string]bool{"bounds": len(req.Bounds) > 0 || o.Program != nil, "pipeline": o.Program != nil, "thread_id": u.Thread != ""} {
 		if changed {
 			u.Changed = append(u.Changed, name)
 		}

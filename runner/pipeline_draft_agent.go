@@ -27,7 +27,7 @@ var routing = []string{"routing_rules", "default_next", "error_next", "denied_ne
 // ExecuteAgent runs one agent of a draft.
 func (r *Runner) ExecuteAgent(ctx context.Context, req tipstaff.AgentRequest) (tipstaff.Started, error) {
 	made := tipstaff.NewID(r.Now())
-	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, bringing(len(req.Document) > 0))
+	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, handedAgent(req).needs())
 	if err == nil {
 		err = r.mayBegin(ctx, row.User, false)
 	}
@@ -45,6 +45,12 @@ func (r *Runner) ExecuteAgent(ctx context.Context, req tipstaff.AgentRequest) (t
 	}
 }
 
+// handedAgent is how one agent is handed over: the caller's own, or one of the draft's.
+func handedAgent(req tipstaff.AgentRequest) handed {
+	own := len(req.Document) > 0
+	return handed{own: own, alone: !own}
+}
+
 // storeAgent makes the run of one agent, and locks the draft for it. errMoved: the draft
 // has changed meanwhile.
 func (r *Runner) storeAgent(ctx context.Context, made tipstaff.ID, draft string, req tipstaff.AgentRequest) (*prepared, error) {
@@ -60,9 +66,17 @@ func (r *Runner) storeAgent(ctx context.Context, made tipstaff.ID, draft string,
 	if err != nil {
 		return nil, err
 	}
-	body.Parent, body.Asks = &tipstaff.RunParent{Run: h.run, Relation: relationAgent}, cmp.Or(h.draft.Asks, asksOf(ctx, true))
+	how := handedAgent(req)
+	how.of = h.draft.Asks
+	if body.Asks, err = how.asks(ctx); err != nil {
+		return nil, err
+	}
+	body.Parent = &tipstaff.RunParent{Run: h.run, Relation: relationAgent}
 	more := r.accepted(ctx, body, p.text, via(req.Via))
 	lock := &tipstaff.DraftUpdated{Version: h.env.Version, Changed: []string{}, By: actor(ctx), Locked: made.String()}
+	if lock.Asks, err = h.edit(ctx, handed{}); err != nil { // what comes of it changes the draft's outputs
+		return nil, err
+	}
 	more[len(more)-1].Beside = &flow.Beside{Run: h.run, Write: h.unmoved([]flow.Draft{updated(lock)})}
 	return p, r.store(ctx, made, body, p.text, more)
 }

@@ -61,6 +61,7 @@ type pipelineDraft struct {
 	pipe   *pipeline.Pipeline // nil: it has none yet
 	env    *pipeline.Envelope
 	locked string // the run of the agent that works on it; "": none does
+	edited string // what it asks because of who has changed it, whatever its program is
 }
 
 // readPipelineDraft reads a draft up to its start or its head.
@@ -115,6 +116,9 @@ func (d *pipelineDraft) with(ctx context.Context, src source, more ...tipstaff.D
 	for _, u := range next.updates {
 		if u.ProgramDigest != "" {
 			next.draft.ProgramDigest, next.draft.Bounds, next.draft.Frozen, next.draft.Asks = u.ProgramDigest, u.Bounds, u.Frozen, u.Asks
+		} else {
+			next.edited = joinAsks(next.edited, u.Asks)
+			next.draft.Asks = joinAsks(next.draft.Asks, u.Asks)
 		}
 		status.Thread = cmp.Or(u.Thread, status.Thread)
 	}

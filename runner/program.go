@@ -74,8 +74,9 @@ type common struct {
 	children map[string]*plan.Document // of those skills that have a plan, by URI
 	agents   agentSet
 	files    workFiles
-	line     []string // the runs that its worktree went through: the first has made it
-	asked    []string // the runs whose gates about the delivery it has inherited
+	line     []string        // the runs that its worktree went through: the first has made it
+	asked    []string        // the runs whose gates about the delivery it has inherited
+	unasked  map[string]bool // paths that a fork has inherited from a run that asked less
 	// performers do what the program asks for: those of the runner that opened it.
 	performers performers
 }
@@ -132,13 +133,11 @@ const (
 	// of a stage's failure is cut.
 	rulesHeld = tipstaff.RulesHeld
 
-	rulesNow = rulesHeld
-)
+	// rulesAsk: where the document was brought by somebody who may not decide, calls ask
+	// whatever the policy allows, and so do workers that may change something.
+	rulesAsk = 4
 
-// Calls that an acceptance does not cover, because whoever gave it could not.
-const (
-	asksOnce = "once" // once calls: the program was handed over by somebody who may not decide
-	asksAll  = "all"  // all calls: a parent run has accepted the program
+	rulesNow = rulesAsk
 )
 
 // openProgram reads the frozen program of a run: the revision that is in force.
@@ -258,7 +257,11 @@ func (c *common) open(ctx context.Context, src source) (err error) {
 	}
 	c.gate = tool.NewGate(c.text.allowed(c.skills, c.agents), manifest, tools)
 	c.gate.Run = policy.Run{ID: c.run, Principal: c.draft.User}
-	return nil
+	if c.draft.Rules >= rulesAsk {
+		c.gate.Asks = c.mustAsk
+	}
+	c.unasked, err = c.unaskedCalls(ctx, src)
+	return err
 }
 
 func (c *common) frozenTools(ctx context.Context, src source) (manifest *workspace.Manifest, tools *tool.Registry, err error) {

@@ -197,6 +197,9 @@ func segmentInherited(ctx context.Context, src source, draft *draftBody) (*segme
 	}
 	// Whoever forks accepts what is forked, and says within which bounds.
 	c.since, c.Revision.Accepted, c.Revision.Bounds = 0, nil, draft.Bounds
+	if askEffects(draft.Asks) != nil {
+		c.Revision.Asks = joinAsks(c.Revision.Asks, draft.Asks)
+	}
 	if c.Phase != phaseWalk || c.Revision.ProgramDigest != draft.ProgramDigest {
 		return nil, fmt.Errorf("the run says that it was forked with program %s, but record %d of run %s stands under %s",
 			draft.ProgramDigest, draft.ForkOf.Seq, draft.ForkOf.Run, c.Revision.ProgramDigest)

@@ -99,9 +99,9 @@ func (p *confirmation) next(ctx context.Context, t *transition, state json.RawMe
 		if i < 0 {
 			return fmt.Errorf("no record decides gate %s", answer.Gate)
 		}
-		chosen.AcceptedBy, chosen.Asks = t.events[i].ID.String(), ""
 		var b tipstaff.GateResolved
 		chosen.ByParent = json.Unmarshal(t.events[i].Body, &b) == nil && b.Via == viaParent
+		chosen.AcceptedBy, chosen.Asks = t.events[i].ID.String(), p.stillAsks(chosen.ByParent)
 		chosen.Shown = p.draft.Rules >= rulesShown
 	case answer.Action == actionKeep && p.segment.Former != nil:
 		chosen = *p.segment.Former
@@ -111,6 +111,20 @@ func (p *confirmation) next(ctx context.Context, t *transition, state json.RawMe
 	t.before = []flow.Draft{{Kind: string(tipstaff.KindPlanProposed), From: journal.Executor, Body: flow.JSON(chosen.proposed())}}
 	t.to.Phase, t.to.Revision = phaseWalk, chosen
 	return nil
+}
+
+// stillAsks is which calls ask of a program that was accepted at the gate. Of a correction a
+// person was shown the changes alone, and a parent is nobody who may decide.
+func (p *confirmation) stillAsks(byParent bool) string {
+	switch {
+	case p.draft.Rules < rulesAsk:
+		return ""
+	case p.segment.Former != nil:
+		return p.segment.Former.Asks
+	case byParent:
+		return p.segment.Revision.Asks
+	}
+	return ""
 }
 
 // firstSubject is what is accepted of a program that nobody has accepted yet.

@@ -69,7 +69,9 @@ func (p *planProgram) correct(ctx context.Context, t *transition) error {
 		return nil
 	}
 	accepted := now.accepted()
-	next.Asks = cmp.Or(next.Asks, now.Asks) // nobody has accepted more than before
+	if next.Asks = cmp.Or(next.Asks, now.Asks); p.draft.Rules >= rulesAsk { // nobody has accepted more than before
+		next.Asks = joinAsks(req.Asks, now.Asks)
+	}
 	next.AcceptedBy, next.Accepted, next.Shown = now.AcceptedBy, &accepted, now.Shown
 	t.to.Phase, t.to.Revision = phaseWalk, next
 	return nil

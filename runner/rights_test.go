@@ -190,6 +190,16 @@ const (
 	wholePlan = "kind: plan\nversion: 1\nroot: {id: pay, kind: tool_call, tool: \"mcp://builtin/exec@1.0.0\", args: {argv: [sh, -c, \"" + paid + "\"]}}\n"
 )
 
+// serve puts a document into a folder that the operator serves, and returns its path in the
+// workspace.
+func (b *bed) serve(name, text string) string {
+	b.Pipelines = []string{filepath.Join(b.dir, "served")}
+	file := filepath.Join("served", name)
+	b.check(os.MkdirAll(b.Pipelines[0], 0o700))
+	b.write(file, text)
+	return file
+}
+
 func (b *bed) effects() string {
 	got, err := os.ReadFile(filepath.Join(b.dir, "effects"))
 	if err != nil && !os.IsNotExist(err) {
@@ -261,7 +271,7 @@ func TestOnceCallsOfASentDocumentAsk(t *testing.T) {
 			b.wantUnasked(sent(cli(), doc))
 		})
 	}
-	own, err := svc.Start(bearer(tipstaff.ScopeRun), tipstaff.StartRequest{Name: "the server's own", Program: []byte(toolStage)})
+	own, err := svc.Start(bearer(tipstaff.ScopeRun), tipstaff.StartRequest{File: b.serve("own.yaml", toolStage)})
 	b.check(err)
 	b.wantUnasked(own)
 }
@@ -273,9 +283,14 @@ func TestOnceCallsOfASentDraftAsk(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	svc := b.Runner
+	served := b.serve("own.yaml", toolStage)
 	draft := func(ctx context.Context, foreign bool) tipstaff.ID {
 		t.Helper()
-		s, err := svc.CreateEnvelope(ctx, tipstaff.EnvelopeRequest{Name: "sent", Program: []byte(toolStage), NoFiles: foreign})
+		req := tipstaff.EnvelopeRequest{File: served}
+		if foreign {
+			req = tipstaff.EnvelopeRequest{Name: "sent", Program: []byte(toolStage), NoFiles: true}
+		}
+		s, err := svc.CreateEnvelope(ctx, req)
 		b.check(err)
 		return s.Run
 	}

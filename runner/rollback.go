@@ -86,6 +86,7 @@ type branch struct {
 	rollback bool
 	followup *tipstaff.Followup // nil: it is none
 	by       string
+	asks     string          // beside what its source does
 	edits    json.RawMessage // nil: none
 	ceiling  flow.Use        // of the manifest by now, where that is another
 	// manifestOnly: bounds may be raised to whatever the manifest permits, as they could
@@ -120,6 +121,9 @@ func (r *Runner) goBack(ctx context.Context, req branch, row flow.Row) (made tip
 		return made, err
 	}
 	req.by = actor(ctx)
+	if req.asks, err = (handed{}).asks(ctx); err != nil {
+		return made, err
+	}
 	if given := (edits{req.Outputs, req.Metadata}); len(given.Outputs)+len(given.Metadata) > 0 {
 		req.edits = flow.JSON(given)
 	}
@@ -286,7 +290,7 @@ func (l *left) branch(ctx context.Context, src source, made string, req branch, 
 		return body, nil, forked, cmp.Or(err, fmt.Errorf("run %s has no record %d", b.run, b.seq))
 	}
 	body = base.draft
-	body.Hold = false
+	body.Hold, body.Asks = false, joinAsks(base.draft.Asks, req.asks)
 	body.ForkOf = &tipstaff.ForkPoint{Run: b.run, Seq: b.seq, Hash: last[0].Hash}
 	body.Parent = &tipstaff.RunParent{Run: b.run, Relation: relationFork}
 	status := l.status

@@ -28,7 +28,7 @@ func (j *judge) wentBack() {
 	// What somebody has edited is named here by its digest, and was read by it.
 	had := *draft.Rollback
 	had.Outputs, had.Metadata, had.Feedback = nil, nil, ""
-	req := branch{rollback: draft.Parent != nil && draft.Parent.Relation == relationRollback, by: had.By, edits: forked.Value, ceiling: forked.Ceiling, manifestOnly: draft.Rules < rulesShown}
+	req := branch{asks: draft.Asks, rollback: draft.Parent != nil && draft.Parent.Relation == relationRollback, by: had.By, edits: forked.Value, ceiling: forked.Ceiling, manifestOnly: draft.Rules < rulesShown}
 	if draft.Parent != nil && draft.Parent.Relation == relationFollowup {
 		req.followup = draft.Followup
 	}

@@ -36,11 +36,22 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 	if err := r.mayBegin(ctx, userOf(ctx), req.Detach); err != nil {
 		return tipstaff.Started{}, err
 	}
-	req, err := r.located(req)
+	var err error
+	if req.Project, err = r.projectOf(req.Project); err != nil {
+		return tipstaff.Started{}, err
+	}
+	o, err := r.openRequest(req)
+	if err == nil {
+		err = may(ctx, o.handed.needs())
+	}
 	if err != nil {
 		return tipstaff.Started{}, err
 	}
-	p, err := r.prepare(ctx, req)
+	p, err := r.prepareWith(ctx, o, inputsTaken{})
+	if err != nil {
+		return tipstaff.Started{}, err
+	}
+	asks, err := p.handed.asks(ctx)
 	if err != nil {
 		return tipstaff.Started{}, err
 	}
@@ -48,7 +59,7 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 	if err != nil {
 		return tipstaff.Started{}, explain(err, tipstaff.ID{})
 	}
-	body.Title, body.Asks = req.Title, asksOf(ctx, req.NoFiles)
+	body.Title, body.Asks = req.Title, asks
 	body.hosted(req.Hosting, digest)
 	if p.task != nil {
 		body.worker = p.task.Worker
@@ -67,12 +78,15 @@ func (r *Runner) Validate(ctx context.Context, req tipstaff.ValidateRequest) (v 
 	case req.Correct != nil || (req.Start == nil) == (req.Draft == nil):
 		return v, tipstaff.Errorf(tipstaff.InvalidArgument, "give one of what is to be started, what a plan is to be drafted for, and a correction")
 	case req.Start != nil:
-		var start tipstaff.StartRequest
+		var o opened
 		if err = mayValidate(ctx, req.Start.Hosting, req.Start.Presence, req.Start.AllowSubDispatch); err == nil {
-			start, err = r.located(*req.Start)
+			_, err = r.projectOf(req.Start.Project)
 		}
 		if err == nil {
-			p, err = r.prepareWith(ctx, start, inputsTaken{missing: req.Ask})
+			o, err = r.openRequest(*req.Start)
+		}
+		if err == nil {
+			p, err = r.prepareWith(ctx, o, inputsTaken{missing: req.Ask})
 		}
 	default:
 		if err = mayValidate(ctx, req.Draft.Hosting, req.Draft.Presence, req.Draft.AllowSubDispatch); err == nil {
@@ -110,6 +124,7 @@ func (r *Runner) beginNew(ctx context.Context, run tipstaff.ID, v tipstaff.Valid
 // prepared is a program that passed validation and preflight.
 type prepared struct {
 	text    document
+	handed  handed // with what is the caller's own in the inputs
 	inputs  json.RawMessage
 	bounds  tipstaff.Bounds
 	asked   tipstaff.Bounds // by whoever starts it, which can only lower them
@@ -218,7 +233,11 @@ func (p *prepared) validated() tipstaff.Validated {
 }
 
 func (r *Runner) prepare(ctx context.Context, req tipstaff.StartRequest) (*prepared, error) {
-	return r.prepareWith(ctx, req, inputsTaken{})
+	o, err := r.openRequest(req)
+	if err != nil {
+		return nil, err
+	}
+	return r.prepareWith(ctx, o, inputsTaken{})
 }
 
 // inputsTaken says which inputs a program takes.
@@ -228,7 +247,7 @@ type inputsTaken struct {
 }
 
 // prepareWith is prepare for a program that takes its inputs otherwise.
-func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, take inputsTaken) (*prepared, error) {
+func (r *Runner) prepareWith(ctx context.Context, req opened, take inputsTaken) (*prepared, error) {
 	var (
 		p   *prepared
 		err error
@@ -241,7 +260,8 @@ func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, tak
 	if err != nil {
 		return nil, err
 	}
-	if err := r.prepareTask(ctx, p, &req); err != nil {
+	p.handed = req.handed
+	if err := r.prepareTask(ctx, p, &req.StartRequest); err != nil {
 		return nil, err
 	}
 	if pipeline.IsPipeline(req.Program) {

@@ -36,6 +36,9 @@ type Gate struct {
 	// Run says whose calls these are, for conditions of the policy: what a Request
 	// leaves empty is taken from here.
 	Run policy.Run
+	// Asks are the calls that a person is asked about whatever the policy allows, by class
+	// and path. nil: none are.
+	Asks func(class flow.Class, path string) bool
 
 	clean bool // see Manifest.CleanPaths
 }
@@ -80,8 +83,9 @@ type Verdict struct {
 	// question arose, or it is still open.
 	By string
 	// Subject is what a person is asked to approve: {uri, tool_digest, class, hints,
-	// args, args_digest, facts, rule, policy_digest}, and of a program that is started
-	// {name, digest} as program. Set where Do is Ask.
+	// args, args_digest, facts, rule, policy_digest}, of one that is asked about whatever
+	// the policy allows why, and of a program that is started {name, digest} as program.
+	// Set where Do is Ask.
 	Subject    json.RawMessage
 	Definition *Definition
 	Args       json.RawMessage // the canonical bytes that are sent
@@ -94,6 +98,7 @@ type Verdict struct {
 	Guards      []string        // their classes, as policy.Findings.Classes gives them
 
 	seen json.RawMessage // facts as conditions see them
+	why  string          // it asks whatever the policy allows; "": it does not
 }
 
 // ArgsDigest is the digest of the bytes that are sent.
@@ -282,7 +287,11 @@ func (g *Gate) seen(call Request, v *Verdict) policy.Call {
 
 // decide is the second half of check 6.
 func (g *Gate) decide(call Request, v *Verdict) {
-	p := g.Policy.Decide(g.seen(call, v))
+	seen := g.seen(call, v)
+	p := g.Policy.Decide(seen)
+	if waived := p.Do == policy.Allow || p.Rule == policy.NoMatch; waived && g.Asks != nil && g.Asks(v.Class, seen.Run.Path) {
+		p.Do, p.Rule, v.why = policy.Ask, tipstaff.RuleBrought, tipstaff.WhyBrought
+	}
 	v.Do, v.Rule, v.PolicyDigest = p.Do, p.Rule, p.PolicyDigest
 	if p.Do == policy.Ask {
 		v.By, v.Do = meet(call, v.Class, p.Rule)
@@ -341,6 +350,9 @@ func (v *Verdict) subject(uri string, tools *Registry) json.RawMessage {
 		"hints": map[string]bool{"destructive": v.Destructive, "open_world": v.OpenWorld},
 		"args":  v.Args, "args_digest": v.ArgsDigest(), "facts": facts,
 		"rule": v.Rule, "policy_digest": v.PolicyDigest,
+	}
+	if v.why != "" {
+		subject["why"] = v.why
 	}
 	if name, digest, ok := tools.program(v.Definition, v.Args); ok {
 		subject["program"] = map[string]string{"name": name, "digest": digest}

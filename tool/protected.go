@@ -18,7 +18,7 @@ import (
 // and patterns of their names. No built-in tool writes them, for a run that could
 // would decide what later calls and runs do.
 func protected(m *workspace.Manifest, dir string) []string {
-	list := m.Obeys()
+	list := append(m.Obeys(), workspace.ServedBy(filepath.Join(dir, ".tipstaff"))...)
 	for _, name := range sortedKeys(m.Servers) {
 		c := m.Servers[name]
 		if c.Package != "" && filepath.Clean(c.Package) != "." {

@@ -110,6 +110,25 @@ func TestNoToolWritesWhatTheManifestRunsOrObeys(t *testing.T) {
 	}
 }
 
+// What is served is the operator's word: neither what the manifest names is written, nor what
+// a daemon was told on its command line, while it runs and after.
+func TestNoToolWritesWhatIsServed(t *testing.T) {
+	b := &bench{TB: t, dir: t.TempDir()}
+	b.write("pipelines/p.yaml", "kind: pipeline\n")
+	b.write("programs/p.yaml", "kind: plan\n")
+	store := filepath.Join(b.dir, ".tipstaff")
+	if err := errors.Join(os.Mkdir(store, 0o700), workspace.NoteServed(store, filepath.Join(b.dir, "pipelines")), workspace.NoteServed(store, "/elsewhere")); err != nil {
+		t.Fatal(err)
+	}
+	m := parse(t, everything)
+	m.Serve.Programs = []string{"programs"}
+	b = benchWith(t, b.dir, m, tool.Servers(m, tool.Launch{Workspace: b.dir}))
+	for _, path := range []string{"pipelines/p.yaml", "pipelines/new.yaml", "programs/p.yaml", "programs/sub/new.yaml"} {
+		b.fails(tool.CodeToolError, "write_file", object{"path": path, "content": "mine"})
+	}
+	must[object](b, "write_file", object{"path": "elsewhere.yaml", "content": "mine"})
+}
+
 // A command may name what it runs by another way to the workspace, or by a link.
 func TestCommandIsFollowed(t *testing.T) {
 	b := &bench{TB: t, dir: t.TempDir()}

@@ -75,6 +75,9 @@ type Assignment struct {
 	Reserve flow.Use
 	Keep    bool  // the session outlives this visit
 	Kept    *Kept // what an earlier visit has left; nil: nothing
+	// Asks reports whether a person is asked before an invocation at a path that may change
+	// things. nil: nobody is.
+	Asks func(path string) bool `json:"-"`
 
 	verdict bool // it must give one: it reviews
 	parent  string
@@ -102,13 +105,15 @@ type Output struct {
 // (worker_<outcome>), or why none was begun.
 func failure(code, message string) *flow.Error { return &flow.Error{Code: code, Message: message} }
 
-// codeDenied is that of a question which nobody wants to answer.
-const codeDenied = "gate_denied"
+const (
+	codeDenied         = "gate_denied"     // of a question which nobody wants to answer
+	codeApprovalDenied = "approval_denied" // of work that a person did not let begin
+)
 
 // isFailure tells work that came to nothing from a run that cannot go on.
 func isFailure(err error) bool {
 	var e *flow.Error
-	return errors.As(err, &e) && !slices.Contains([]string{flow.CodeBoundExceeded, flow.CodeDeadline, flow.CodeTimeout, flow.CodeInDoubt, codeDenied}, e.Code)
+	return errors.As(err, &e) && !slices.Contains([]string{flow.CodeBoundExceeded, flow.CodeDeadline, flow.CodeTimeout, flow.CodeInDoubt, codeDenied, codeApprovalDenied}, e.Code)
 }
 
 // Input is what the record of an invocation holds. Nothing in it differs by host, by
@@ -154,6 +159,7 @@ type drive struct {
 	worked    bool   // something was said in this session
 	renewed   bool   // a session in which nothing was said was lost, and begun again
 	last      string // text
+	allowed   bool   // a person has let it begin
 	usage     tipstaff.StageUsage
 	notices   []tipstaff.Notice
 }
@@ -272,6 +278,9 @@ func (d *drive) work(n next) (Output, error) {
 func (d *drive) invoke(n next) (res Result, err error) {
 	d.calls++
 	at := d.fc.At(fmt.Sprintf("worker#%d", d.calls))
+	if err := d.leave(at, n.text); err != nil {
+		return res, err
+	}
 	name := SpawnActivity
 	if n.resume {
 		name = ResumeActivity
@@ -312,6 +321,24 @@ func (d *drive) invoke(n next) (res Result, err error) {
 		d.status = res.Report.Status
 	}
 	return res, nil
+}
+
+// leave asks a person, where the run has to, whether the work may begin. Later invocations for
+// the same work were allowed with it.
+func (d *drive) leave(at flow.Context, prompt string) error {
+	if d.allowed || d.Posture == ReadOnly || d.Asks == nil || !d.Asks(at.Path()) {
+		return nil
+	}
+	d.move(tipstaff.TaskMoved{To: tipstaff.TaskPaused, By: bySystem, Why: "it waits for leave to begin", Pause: &tipstaff.TaskPause{Reason: "approval"}})
+	dec, err := at.Wait(d.leaveGate(prompt))
+	if err != nil {
+		return err
+	}
+	if dec.Action != actionAllow {
+		return &flow.Error{Code: codeApprovalDenied, Message: fmt.Sprintf("%s did not let worker %s begin", dec.By, d.Worker), NotSent: true}
+	}
+	d.allowed = true
+	return nil
 }
 
 // again is what a session is begun with that cannot be resumed, because it is another

@@ -3,6 +3,7 @@ package worker
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -28,6 +29,15 @@ const expiry = 24 * time.Hour
 func (d *drive) approvalGate(r Request, res Result) flow.Gate {
 	return flow.Gate{Kind: string(tipstaff.Approval), Subject: r.Subject(d.Worker, d.Type, res.CLIVersion, res.Dir), Actions: []string{actionAllow, actionDeny, actionAllowAll}, Deny: actionDeny,
 		Expires: expiry, Question: fmt.Sprintf("May worker %s call %s?", d.Worker, r.Tool)}
+}
+
+// leaveGate asks whether the worker may begin what it is told. What every worker is told first
+// is the operator's, and left out.
+func (d *drive) leaveGate(prompt string) flow.Gate {
+	subject := tipstaff.WorkerInvocation{Worker: d.Worker, Type: d.Type, Model: d.Model, Posture: string(d.Posture), Task: d.task,
+		Rule: tipstaff.RuleBrought, Why: tipstaff.WhyBrought, Prompt: strings.TrimPrefix(prompt, d.Preamble)}
+	return flow.Gate{Key: "approval", Kind: string(tipstaff.Approval), Subject: subject.Subject(), Actions: []string{actionAllow, actionDeny}, Deny: actionDeny,
+		Expires: expiry, Question: fmt.Sprintf("May worker %s begin this with posture %s?", d.Worker, d.Posture)}
 }
 
 // questionGate passes a question on.

@@ -119,10 +119,11 @@ func (m *Manifest) Ceiling() tipstaff.Bounds { return m.orNone().Bounds }
 // Obeys are the files beside the manifest that it names, and folders of such files.
 // Those of a frozen one are not known.
 func (m *Manifest) Obeys() []string {
+	list := slices.Concat(m.obeys, m.Serve.Programs)
 	if m.Anchor != "" {
-		return append(slices.Clone(m.obeys), m.Anchor)
+		list = append(list, m.Anchor)
 	}
-	return slices.Clone(m.obeys)
+	return list
 }
 
 // Within is the manifest of a run that may use the files of one folder alone, of

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,6 +22,9 @@ type Serve struct {
 	// Hosts are names that the HTTP server is called by besides the address it listens at,
 	// with or without a port.
 	Hosts []string `doc:"hosts"`
+	// Programs are folders of documents that are the operator's word: whoever may start
+	// runs starts them as they stand there.
+	Programs []string `doc:"programs"`
 }
 
 // Token lets the bearer of a token act for a user.
@@ -55,11 +59,20 @@ func (s *Serve) CheckDocument(f *document.Fields) {
 	}
 	f.Decode(&file)
 	checkEach(f, "hosts", checkHost)
+	checkEach(f, "programs", checkServed)
 	for _, user := range sortedKeys(file.Tokens) {
 		t := file.Tokens[user]
 		t.User = user
 		s.Tokens = append(s.Tokens, t)
 	}
+}
+
+// checkServed refuses a folder that has more in it than documents to be served.
+func checkServed(name string) error {
+	if clean := filepath.Clean(name); name == "" || clean == "." || !filepath.IsAbs(name) && !filepath.IsLocal(name) || clean == string(filepath.Separator) {
+		return fmt.Errorf("%s cannot be served: name a folder inside of the workspace, and not all of it, or one elsewhere by its absolute path", tipstaff.Quote(name, 100))
+	}
+	return nil
 }
 
 var userForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)

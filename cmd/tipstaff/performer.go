@@ -121,7 +121,7 @@ func settledWorker(m *ws.Manifest, name, role string) (s worker.Settled, err err
 
 // Perform implements [runner.Performer].
 func (p *workerPerformer) Perform(fc flow.Context, t *runner.Task) (runner.Result, error) {
-	a := worker.Assignment{Task: t.Assigned, Schema: t.Schema, Effect: t.Effect, Timeout: t.Timeout, Reserve: t.Reserve, Keep: t.Session != ""}
+	a := worker.Assignment{Task: t.Assigned, Schema: t.Schema, Effect: t.Effect, Timeout: t.Timeout, Reserve: t.Reserve, Asks: t.Asks, Keep: t.Session != ""}
 	if err := json.Unmarshal(t.Config, &a.Settled); err != nil {
 		return runner.Result{}, fmt.Errorf("what was settled of %s cannot be read: %w", t.Name, err)
 	}

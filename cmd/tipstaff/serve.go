@@ -51,7 +51,11 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if o.Open.Engine != "" {
 		origin = tipstaff.OriginEngine
 	}
-	opened, err := s.openAs(ctx, o.Open, runner.Config{Origin: origin, Serves: true, Grace: o.ShutdownTimeout, MaxDriving: config.MaxDriving, Users: len(config.Tokens)})
+	library, err := openLibrary(o.Pipelines, o.DefaultPipeline)
+	if err != nil {
+		return err
+	}
+	opened, err := s.openAs(ctx, o.Open, runner.Config{Origin: origin, Serves: true, Pipelines: library.folders(), Grace: o.ShutdownTimeout, MaxDriving: config.MaxDriving, Users: len(config.Tokens)})
 	if err != nil {
 		return err
 	}
@@ -62,9 +66,10 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 		return err
 	}
 	tokens.Now = time.Now
-	library, err := openLibrary(o.Pipelines, o.DefaultPipeline)
-	if err != nil {
-		return err
+	for _, dir := range library.folders() {
+		if err := ws.NoteServed(filepath.Join(workspace, storeFolder), dir); err != nil {
+			return unusable(err)
+		}
 	}
 	listener, addr, err := bind("--grpc-addr", o.GRPCAddr)
 	if err != nil {
@@ -78,7 +83,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	told.Addr = addr
 	log := logTo(o.JSON)
 	server := rpc.New(opened.Service(), opened.runner.Hosts(), rpc.Options{
-		Tokens: tokens, Pipelines: library, Default: o.DefaultPipeline, TLS: encryption, Log: log, Trace: traced,
+		Tokens: tokens, Pipelines: library.pipelines(), Default: o.DefaultPipeline, TLS: encryption, Log: log, Trace: traced,
 		Folders: foldersOf(o.Pipelines, workspace),
 	})
 	seen := web.Options{Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace),
@@ -343,7 +348,7 @@ var extensions = []string{".yaml", ".yml", ".json"}
 
 // openLibrary looks whether the folder is there, and has the default. Without a folder
 // there are no pipelines.
-func openLibrary(dir, standard string) (rpc.Pipelines, error) {
+func openLibrary(dir, standard string) (*library, error) {
 	if dir == "" {
 		return nil, nil
 	}
@@ -356,11 +361,27 @@ func openLibrary(dir, standard string) (rpc.Pipelines, error) {
 		return nil, err
 	}
 	if standard != "" {
-		if _, _, err := l.Read(standard); err != nil {
+		if _, err := l.File(standard); err != nil {
 			return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: err.Error(), Err: err}
 		}
 	}
 	return l, nil
+}
+
+// folders are those of the library; a nil one has none.
+func (l *library) folders() []string {
+	if l == nil {
+		return nil
+	}
+	return []string{l.dir}
+}
+
+// pipelines are those of the library; nil: there are none.
+func (l *library) pipelines() rpc.Pipelines {
+	if l == nil {
+		return nil
+	}
+	return l
 }
 
 // Names implements [rpc.Pipelines].
@@ -380,16 +401,16 @@ func (l *library) Names() ([]string, error) {
 	return names, nil
 }
 
-// Read implements [rpc.Pipelines]. The folder is a fence: no name leads out of it.
-func (l *library) Read(name string) (file string, document []byte, err error) {
+// File implements [rpc.Pipelines]. The folder is a fence: no name leads out of it.
+func (l *library) File(name string) (string, error) {
 	for _, extension := range extensions {
 		if !filepath.IsLocal(name+extension) || strings.ContainsAny(name, `/\`) {
 			break
 		}
-		file = filepath.Join(l.dir, name+extension)
-		if document, err = os.ReadFile(file); err == nil {
-			return file, document, nil
+		file := filepath.Join(l.dir, name+extension)
+		if _, err := os.Stat(file); err == nil {
+			return file, nil
 		}
 	}
-	return "", nil, tipstaff.Errorf(tipstaff.PipelineNotFound, "there is no pipeline %q", name)
+	return "", tipstaff.Errorf(tipstaff.PipelineNotFound, "there is no pipeline %q", name)
 }

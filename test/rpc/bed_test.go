@@ -123,8 +123,12 @@ func (b *bed) open() {
 	ctx, stop := context.WithCancelCause(context.Background())
 	keys := store.Keys()
 	b.store, b.stop = store, stop
+	served := filepath.Join(b.dir, "pipelines")
+	if err := os.MkdirAll(served, 0o700); err != nil {
+		b.t.Fatal(err)
+	}
 	b.runner = runner.New(runner.Config{
-		Store: store, Keys: keys, Workspace: b.dir, Origin: "daemon",
+		Store: store, Keys: keys, Workspace: b.dir, Origin: "daemon", Pipelines: []string{served},
 		Trusted: func() ([]journal.PublicKey, error) { return store.PublicKeys(context.Background()) },
 		Servers: func(*workspace.Manifest, string, []string) map[string]tool.Server { return nil },
 		Self: func(kind, launch string) flow.Owner {
@@ -145,7 +149,7 @@ func (b *bed) listen() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.server = rpc.New(b.runner, b.runner.Hosts(), rpc.Options{Tokens: tokens, Pipelines: b.pipelines, Default: b.standard, Heartbeat: b.heartbeat,
+	b.server = rpc.New(b.runner, b.runner.Hosts(), rpc.Options{Tokens: tokens, Pipelines: library{filepath.Join(b.dir, "pipelines"), b.pipelines}, Default: b.standard, Heartbeat: b.heartbeat,
 		Log: slog.New(slog.NewTextHandler(b.log(), &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -215,19 +219,26 @@ func (b *bed) restart() {
 // shelf holds pipelines by name.
 type shelf map[string]string
 
-func (s shelf) Names() (names []string, err error) {
-	for name := range s {
+// library is a shelf in a folder that the operator serves.
+type library struct {
+	dir string
+	shelf
+}
+
+func (s library) Names() (names []string, err error) {
+	for name := range s.shelf {
 		names = append(names, name)
 	}
 	return names, nil
 }
 
-func (s shelf) Read(name string) (string, []byte, error) {
-	text, ok := s[name]
+func (s library) File(name string) (string, error) {
+	text, ok := s.shelf[name]
 	if !ok {
-		return "", nil, tipstaff.Errorf(tipstaff.PipelineNotFound, "there is no pipeline %q", name)
+		return "", tipstaff.Errorf(tipstaff.PipelineNotFound, "there is no pipeline %q", name)
 	}
-	return name + ".yaml", []byte(text), nil
+	file := filepath.Join(s.dir, name+".yaml")
+	return file, os.WriteFile(file, []byte(text), 0o600)
 }
 
 // client is one caller's connection.
