@@ -18,9 +18,21 @@ type Caller struct {
 	Scopes    []string `json:"scopes,omitempty"`
 	Principal string   `json:"principal,omitempty"` // local:cli, token:NAME …
 	Client    string   `json:"client,omitempty"`
+	// Within tells of which runs of the store the caller is a process, "" for one that cannot
+	// be told. Such a caller decides nothing, whatever its scopes. nil: of none.
+	Within func() []string `json:"-"`
 }
 
-type callerKey struct{}
+type (
+	callerKey struct{}
+	withinKey struct{}
+)
+
+// Within returns a context of a process, or of a connection whose other end it holds: all
+// callers that are taken from it are within the runs that f tells of.
+func Within(ctx context.Context, f func() []string) context.Context {
+	return context.WithValue(ctx, withinKey{}, f)
+}
 
 // WithCaller returns a context that carries c.
 func WithCaller(ctx context.Context, c Caller) context.Context {
@@ -30,10 +42,23 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 // CallerFrom returns the caller of ctx. Without one it is surface mcp without
 // scopes, the least trusted.
 func CallerFrom(ctx context.Context) Caller {
-	if c, ok := ctx.Value(callerKey{}).(Caller); ok {
-		return c
+	c, ok := ctx.Value(callerKey{}).(Caller)
+	if !ok {
+		c = Caller{Surface: "mcp"}
 	}
-	return Caller{Surface: "mcp"}
+	if within, ok := ctx.Value(withinKey{}).(func() []string); ok {
+		c.Within = within
+	}
+	return c
+}
+
+// OwnRuns are the runs of the store of which the caller is a process; "" stands for one that
+// cannot be told.
+func (c Caller) OwnRuns() []string {
+	if c.Within == nil {
+		return nil
+	}
+	return c.Within()
 }
 
 // Scopes of a token: what its bearer may do with the objects of its user.
@@ -58,8 +83,12 @@ func DefaultScopes() []string {
 }
 
 // May reports whether the caller has a scope. On the command line, and in what runs
-// do for each other, there are none: whoever can start the process may do all.
+// do for each other, there are none: whoever can start the process may do all. No process of
+// a run decides: it could start a run of its own, and decide that.
 func (c Caller) May(scope string) bool {
+	if scope == ScopeDecide && len(c.OwnRuns()) > 0 {
+		return false
+	}
 	return c.Trusted() || slices.Contains(c.Scopes, scope) || slices.Contains(c.Scopes, ScopeAdmin)
 }
 

@@ -43,6 +43,9 @@ type Env struct {
 	// Open opens the workspace's runs. It is called at most once, and not at all
 	// by commands that need none: help, version, completion scripts.
 	Open func(context.Context, OpenOptions) (Session, error)
+	// Within tells the runs of the workspace that is open of which this process is one: it
+	// decides none. nil: of none.
+	Within func() []string
 	// Connect turns to the runs of a server. A token of the workspace's own server is
 	// found in the workspace.
 	Connect func(ctx context.Context, server, workspace string) (Session, error)

@@ -32,6 +32,9 @@ func Main(ctx context.Context, args []string, env *Env) int {
 		Principal: "local:cli",
 		Client:    "tipstaff/" + env.Version.Version,
 	})
+	if env.Within != nil {
+		ctx = tipstaff.Within(ctx, env.Within)
+	}
 	root := newRoot(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

@@ -53,6 +53,12 @@ func (s *stop) environment() *cli.Env {
 		env.History = filepath.Join(state, "history")
 	}
 	env.Open, env.Connect = s.open, connect
+	env.Within = func() []string {
+		if within := s.within.Load(); within != nil {
+			return (*within)()
+		}
+		return nil
+	}
 	env.Export = runner.Export
 	env.Backup, env.CopyStore = backup, copyStore
 	env.Doctor = doctor

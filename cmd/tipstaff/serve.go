@@ -76,11 +76,12 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	}
 	told.Addr = addr
 	log := logTo(o.JSON)
+	peers := opened.peers()
 	server := rpc.New(opened.Service(), opened.runner.Hosts(), rpc.Options{
-		Tokens: tokens, Pipelines: library, Default: o.DefaultPipeline, TLS: encryption, Log: log, Trace: traced,
+		Peer: peers, Tokens: tokens, Pipelines: library, Default: o.DefaultPipeline, TLS: encryption, Log: log, Trace: traced,
 		Folders: foldersOf(o.Pipelines, workspace),
 	})
-	seen := web.Options{Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace),
+	seen := web.Options{Peer: peers, Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace),
 		MCP: opened.controlPlane(log, false).Handler()}
 	if !o.NoPage {
 		seen.Page = page.New(opened.control(), page.Options{Tokens: tokens, Version: version, Status: web.Status, Export: runner.Export, Log: log,
