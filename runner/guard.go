@@ -213,18 +213,16 @@ func (r *Runner) Owners(ctx context.Context) (all []flow.Owner, err error) {
 	return all, err
 }
 
-// Within are the runs of this store of which a process is one: of those that are claimed for
-// it, those that have not ended unless it is certain, and those whose owner has started it.
-func (r *Runner) Within(ctx context.Context, claimed []string, certain bool, under func(flow.Owner) bool) (own []string) {
+// Within are the runs of this store of which a process is one: those that it says, and those
+// whose owner has started it, unless it is certain which they are.
+func (r *Runner) Within(ctx context.Context, said []string, certain bool, under func(flow.Owner) bool) (own []string) {
 	if r.Store == nil {
 		return nil
 	}
-	for _, run := range claimed {
-		row, err := r.Store.Run(ctx, run)
-		if errors.Is(err, flow.ErrNoRun) || err == nil && !certain && tipstaff.State(row.State).Terminal() {
-			continue
+	for _, run := range said {
+		if _, err := r.Store.Run(ctx, run); !errors.Is(err, flow.ErrNoRun) {
+			own = append(own, run)
 		}
-		own = append(own, run)
 	}
 	if certain {
 		return own

@@ -39,10 +39,14 @@ func serveWith(t *testing.T, flags []string, archives ...string) *serving {
 		t.Fatal(err)
 	}
 	s.begin()
-	token, err := os.ReadFile(s.Path(".tipstaff", "serve.token"))
-	s.Check(err)
-	s.away.Env = append(s.away.Env, "NO_COLOR=1", "TIPSTAFF_SERVER="+s.addr, "TIPSTAFF_TOKEN="+strings.TrimSpace(string(token)))
+	s.away.Env = append(s.away.Env, "NO_COLOR=1", "TIPSTAFF_SERVER="+s.addr, "TIPSTAFF_TOKEN="+s.token())
 	return s
+}
+
+// token is that of the daemon.
+func (s *serving) token() string {
+	s.Helper()
+	return strings.TrimSpace(s.Read(".tipstaff/serve.token"))
 }
 
 // begin starts the daemon, at the address it had if it had one.
