@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -107,9 +108,10 @@ func (c Caller) Trusted() bool {
 
 // Token lets its bearer act for a user.
 type Token struct {
-	User   string
-	Secret string
-	Scopes []string // nil: DefaultScopes
+	User    string
+	Secret  string
+	Scopes  []string  // nil: DefaultScopes
+	Expires time.Time // from then on it is refused; zero: never
 }
 
 // minSecret is shorter than any secret that somebody has made, and longer than any
@@ -118,13 +120,35 @@ const minSecret = 16
 
 // Tokens tells callers by the secrets they bear.
 type Tokens struct {
-	Now   func() time.Time // notes when tokens are used; nil: nobody does
-	known []knownToken
+	// Now notes when tokens are used. nil: nobody does, and what expires at all has expired.
+	Now func() time.Time
+	// Refresh is called before anybody is looked for. It may [Tokens.Replace] them. nil: they stay.
+	Refresh func()
+
+	mu       sync.Mutex
+	known    []knownToken
+	replaced [][sha256.Size]byte // of those that were known before
 }
 
 type knownToken struct {
-	sum    [sha256.Size]byte
-	bearer Bearer
+	sum     [sha256.Size]byte
+	expires time.Time
+	bearer  Bearer
+}
+
+// holds reports whether a token has not expired.
+func (t *Tokens) holds(k knownToken) bool {
+	return k.expires.IsZero() || t.Now != nil && t.Now().Before(k.expires)
+}
+
+// all are the tokens that are known now.
+func (t *Tokens) all() (known []knownToken, replaced [][sha256.Size]byte) {
+	if t.Refresh != nil {
+		t.Refresh()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.known, t.replaced
 }
 
 // Bearer is who bears a token, and can sign in its name.
@@ -139,15 +163,17 @@ func (b Bearer) Used(now time.Time) { b.used.Store(now.UnixNano()) }
 
 // TokenUse is what can be told of a token without its secret.
 type TokenUse struct {
-	User   string
-	Scopes []string
-	Last   time.Time // zero: not since this process has started
+	User    string
+	Scopes  []string
+	Last    time.Time // zero: not since this process has started
+	Expires time.Time // zero: never
 }
 
 // Uses are all tokens, in their order.
 func (t *Tokens) Uses() (all []TokenUse) {
-	for _, k := range t.known {
-		one := TokenUse{User: k.bearer.User, Scopes: slices.Clone(k.bearer.Scopes)}
+	known, _ := t.all()
+	for _, k := range known {
+		one := TokenUse{User: k.bearer.User, Scopes: slices.Clone(k.bearer.Scopes), Expires: k.expires}
 		if at := k.bearer.used.Load(); at != 0 {
 			one.Last = time.Unix(0, at)
 		}
@@ -168,58 +194,78 @@ func (b Bearer) MAC(purpose string, message []byte) []byte {
 // NewTokens takes in tokens. Two users with one secret could not be told apart.
 func NewTokens(tokens ...Token) (*Tokens, error) {
 	t := new(Tokens)
+	return t, t.Replace(tokens...)
+}
+
+// Replace has these tokens hold, and those that held before no more.
+func (t *Tokens) Replace(tokens ...Token) error {
+	var known []knownToken
 	for _, token := range tokens {
 		if len(token.Secret) < minSecret {
-			return nil, Errorf(InvalidArgument, "the token of %s has %d characters: at least %d are needed", token.User, len(token.Secret), minSecret)
+			return Errorf(InvalidArgument, "the token of %s has %d characters: at least %d are needed", token.User, len(token.Secret), minSecret)
 		}
 		key, err := hkdf.Key(sha256.New, []byte(token.Secret), nil, "tipstaff bearer", sha256.Size)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		k := knownToken{sum: sha256.Sum256([]byte(token.Secret)), bearer: Bearer{key: key, used: new(atomic.Int64), Caller: Caller{User: token.User, Principal: "token:" + token.User, Scopes: token.Scopes}}}
+		k := knownToken{sum: sha256.Sum256([]byte(token.Secret)), expires: token.Expires,
+			bearer: Bearer{key: key, used: new(atomic.Int64), Caller: Caller{User: token.User, Principal: "token:" + token.User, Scopes: token.Scopes}}}
 		if token.Scopes == nil {
 			k.bearer.Scopes = DefaultScopes()
 		}
-		for _, other := range t.known {
+		for _, other := range known {
 			if other.sum == k.sum {
-				return nil, Errorf(InvalidArgument, "%s and %s have the same token", other.bearer.User, token.User)
+				return Errorf(InvalidArgument, "%s and %s have the same token", other.bearer.User, token.User)
 			}
 		}
-		t.known = append(t.known, k)
+		known = append(known, k)
 	}
-	return t, nil
-}
-
-// Caller is who bears a secret, on a surface.
-func (t *Tokens) Caller(surface, secret string) (Caller, bool) {
-	b, known := t.Bearer(surface, secret)
-	return b.Caller, known
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, k := range t.known {
+		t.replaced = append(t.replaced, k.sum)
+	}
+	t.known = known
+	return nil
 }
 
 // Bearer is who bears a secret, on a surface. It looks at every token in the same
 // time, whether one fits or not.
-func (t *Tokens) Bearer(surface, secret string) (Bearer, bool) {
+func (t *Tokens) Bearer(surface, secret string) (Bearer, error) {
 	sum := sha256.Sum256([]byte(secret))
-	found := -1
-	for i := range t.known {
-		if subtle.ConstantTimeCompare(sum[:], t.known[i].sum[:]) == 1 {
-			found = i
+	known, replaced := t.all()
+	var found *knownToken
+	for i := range known {
+		if subtle.ConstantTimeCompare(sum[:], known[i].sum[:]) == 1 {
+			found = &known[i]
 		}
 	}
-	if found < 0 {
-		return Bearer{}, false
+	switch {
+	case found == nil && slices.Contains(replaced, sum):
+		return Bearer{}, Errorf(Unauthenticated, "the token was replaced by another, and is not good any more").WithHint(tokenHint)
+	case found == nil && len(secret) < minSecret:
+		return Bearer{}, Errorf(Unauthenticated, "the token has %d characters, and none is shorter than %d: was it cut off?", len(secret), minSecret).WithHint(tokenHint)
+	case found == nil:
+		return Bearer{}, Errorf(Unauthenticated, "the token is not known here: it may be of another daemon or workspace, or be cut off").WithHint(tokenHint)
+	case !t.holds(*found):
+		return Bearer{}, Errorf(Unauthenticated, "the token of %s has expired, at %s", found.bearer.User, found.expires.UTC().Format(time.RFC3339)).
+			WithHint("whoever runs the daemon gives you another, or a later serve.tokens.%s.expires in tipstaff.yaml", found.bearer.User)
 	}
-	b := t.known[found].bearer.on(surface)
+	b := found.bearer.on(surface)
 	if t.Now != nil {
 		b.Used(t.Now())
 	}
-	return b, true
+	return b, nil
 }
+
+// tokenHint is where a token of a workspace is found.
+const tokenHint = "on the machine of the daemon, `tipstaff serve --token` prints that of a workspace, unless tipstaff.yaml names some"
 
 // BearersOf are the bearers of a user's tokens, on a surface.
 func (t *Tokens) BearersOf(surface, user string) (all []Bearer) {
-	for _, k := range t.known {
-		if k.bearer.User == user {
+	known, _ := t.all()
+	for _, k := range known {
+		if k.bearer.User == user && t.holds(k) {
 			all = append(all, k.bearer.on(surface))
 		}
 	}

@@ -82,6 +82,9 @@ type Env struct {
 	Serve func(ctx context.Context, o ServeOptions, announce func(Listening) error) error
 	// SigninLink asks the daemon that listens at the address of o for a link to its page.
 	SigninLink func(ctx context.Context, o ServeOptions) (SigninLink, error)
+	// ServeToken is the token that a workspace has made for its daemon; rotate makes another
+	// first, and the one before is refused from then on.
+	ServeToken func(workspace string, rotate bool) (string, error)
 	// MCP serves the runs of a workspace to MCP clients, until ctx ends or the client does.
 	// announce is told where it listens, over HTTP.
 	MCP func(ctx context.Context, o MCPOptions, announce func(Listening) error) error

@@ -26,6 +26,7 @@ type serving struct {
 	away       *workspace // of whoever uses it: it has no store
 	addr       string
 	httpAddr   string
+	tokenFile  string
 	flags      []string
 	daemon     *cmdtest.Process
 }
@@ -46,7 +47,9 @@ func serveWith(t *testing.T, flags []string, archives ...string) *serving {
 // token is that of the daemon.
 func (s *serving) token() string {
 	s.Helper()
-	return strings.TrimSpace(s.Read(".tipstaff/serve.token"))
+	text, err := os.ReadFile(s.tokenFile)
+	s.Check(err)
+	return strings.TrimSpace(string(text))
 }
 
 // begin starts the daemon, at the address it had if it had one.
@@ -59,9 +62,10 @@ func (s *serving) begin() {
 	var told struct {
 		Addr string `json:"grpc_addr"`
 		HTTP string `json:"addr"`
+		File string `json:"token_file"`
 	}
 	s.Check(json.NewDecoder(out).Decode(&told))
-	s.addr, s.httpAddr = told.Addr, told.HTTP
+	s.addr, s.httpAddr, s.tokenFile = told.Addr, told.HTTP, told.File
 }
 
 const gatedWork = `-- plan.yaml --

@@ -69,7 +69,7 @@ func (s *stop) environment() *cli.Env {
 	env.ListWorkers, env.CheckWorkers = listWorkers, checkWorkers
 	env.Starter = starter
 	env.Approve = agent.Asker(agent.AutoAllow{}, "auto")
-	env.Serve, env.MCP, env.SigninLink = s.serve, s.mcp, signinLink
+	env.Serve, env.MCP, env.SigninLink, env.ServeToken = s.serve, s.mcp, signinLink, serveToken
 	env.EndToEnd = s.endToEnd
 	env.OnInterrupt, env.Interrupt = s.onInterrupt, s.interrupt
 	return env

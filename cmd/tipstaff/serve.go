@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -26,11 +23,7 @@ import (
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/web"
 	"github.com/tipstaff/tipstaff/web/page"
-	ws "github.com/tipstaff/tipstaff/workspace"
 )
-
-// localUser is whose token a workspace makes that names none.
-const localUser = "local"
 
 // serve is the daemon: the runner of a workspace behind an HTTP and a gRPC server.
 func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.Listening) error) (err error) {
@@ -60,7 +53,6 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if err != nil {
 		return err
 	}
-	tokens.Now = time.Now
 	library, err := openLibrary(o.Pipelines, o.DefaultPipeline)
 	if err != nil {
 		return err
@@ -284,50 +276,6 @@ func authorities(file string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("%s holds no certificate", file)
 	}
 	return pool, nil
-}
-
-// tokens are those of the manifest, or the one of this workspace.
-func (s *session) tokens(config ws.Serve, told *cli.Listening) (*tipstaff.Tokens, error) {
-	given, err := config.Open(os.Environ())
-	if err != nil {
-		return nil, err
-	}
-	if len(given) == 0 {
-		told.TokenFile = filepath.Join(s.dir, "serve.token")
-		secret, err := ownToken(told.TokenFile)
-		if err != nil {
-			return nil, err
-		}
-		given = []tipstaff.Token{{User: localUser, Secret: secret, Scopes: tipstaff.Scopes()}}
-	}
-	return tipstaff.NewTokens(given...)
-}
-
-// ownToken reads the token of a workspace, and makes it if there is none.
-func ownToken(file string) (string, error) {
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, werr := fmt.Fprintln(f, newSecret())
-		err = errors.Join(werr, f.Close())
-	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", &tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: "the token cannot be made: " + err.Error(), Err: err}
-	}
-	info, err := os.Stat(file)
-	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		return "", tipstaff.Errorf(tipstaff.Refused, "%s can be read by others on this machine", file).WithHint("remove it: a new one is made")
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", &tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: "the token cannot be read: " + err.Error(), Err: err}
-	}
-	return strings.TrimSpace(string(text)), nil
-}
-
-func newSecret() string {
-	secret := make([]byte, 32)
-	_, _ = rand.Read(secret) // never fails
-	return hex.EncodeToString(secret)
 }
 
 // library is a folder of pipelines.

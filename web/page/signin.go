@@ -3,6 +3,7 @@ package page
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"net"
 	"net/http"
 	"strings"
@@ -151,25 +152,37 @@ func (v *view) enter() error {
 	if v.s.signins.barred(v.r, v.now) {
 		return tooMany()
 	}
-	b, known := tipstaff.Bearer{}, false
-	code := v.r.PostFormValue("code")
-	if code != "" {
-		b, known = v.s.signins.look(code, true, v.now)
+	b, why := tipstaff.Bearer{}, ""
+	if code := v.r.PostFormValue("code"); code != "" {
+		known := false
+		if b, known = v.s.signins.look(code, true, v.now); !known {
+			why = linkUsed
+		}
 	} else {
-		b, known = v.s.o.Tokens.Bearer(surface, strings.TrimSpace(v.r.PostFormValue("token")))
+		var err error
+		if b, err = v.s.o.Tokens.Bearer(surface, strings.TrimSpace(v.r.PostFormValue("token"))); err != nil {
+			why = signinRefused(err)
+		}
 	}
 	next := local(v.r.PostFormValue("next"))
-	if !known {
+	if why != "" {
 		v.s.signins.missed(v.r, v.now)
-		page := signinPage{Next: next, Error: "This token is not known here. .tipstaff/serve.token holds that of this machine; tipstaff serve --link makes a link instead."}
-		if code != "" {
-			page.Error = linkUsed
-		}
+		page := signinPage{Next: next, Error: why}
 		v.status = http.StatusForbidden
 		return v.show("signin", "Sign in", page)
 	}
 	v.s.keep(v.w, v.r, newSession(b, v.now, v.now))
 	return v.redirect(next)
+}
+
+// signinRefused is why a token lets nobody in, and what does.
+func signinRefused(err error) string {
+	text := err.Error()
+	var known *tipstaff.Error
+	if errors.As(err, &known) {
+		text = known.Message
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + ". In the daemon's workspace, tipstaff serve --token prints its token, and tipstaff serve --link a link instead."
 }
 
 // signout ends the session.
