@@ -191,6 +191,9 @@ func (b Bearer) MAC(purpose string, message []byte) []byte {
 	return m.Sum(nil)
 }
 
+// SameToken reports whether another bears the same token.
+func (b Bearer) SameToken(other Bearer) bool { return hmac.Equal(b.key, other.key) }
+
 // NewTokens takes in tokens. Two users with one secret could not be told apart.
 func NewTokens(tokens ...Token) (*Tokens, error) {
 	t := new(Tokens)

@@ -71,6 +71,8 @@ type Page interface {
 	http.Handler
 	// Code makes a link that signs the bearer of a token in, once: its path on this server.
 	Code(tipstaff.Bearer) (path string, expires time.Time)
+	// At is where the page is for somebody who asks this server by a host, with its port.
+	At(host string) string
 }
 
 // Server answers requests until it is closed.

@@ -99,7 +99,7 @@ func TestServingOnASocket(t *testing.T) {
 	s.Must(4, "run", "plan.yaml", "--server", s.addr)
 	s.Must(0, "ls", "--server", "unix://"+s.Path("d.sock")).Says(t, "awaiting_decision")
 	s.Env = append(s.Env, "TIPSTAFF_TOKEN=of-somebody-else-entirely")
-	if out := s.Must(3, "ls", "--server", s.addr).Err; !strings.Contains(out, "does not know the token") {
+	if out := s.Must(3, "ls", "--server", s.addr).Err; !strings.Contains(out, "the token is not known here") {
 		t.Errorf("without a token it is answered %q", out)
 	}
 	s.Env = s.Env[:len(s.Env)-1]
@@ -180,7 +180,7 @@ func TestCommandsAtAServer(t *testing.T) {
 		}
 	}
 	w.Env = append(w.Env, "TIPSTAFF_TOKEN=of-somebody-else-entirely")
-	if r := w.Run("ls"); r.Code != 3 || !strings.Contains(r.Err, "does not know the token") {
+	if r := w.Run("ls"); r.Code != 3 || !strings.Contains(r.Err, "the token is not known here") {
 		t.Errorf("a wrong token: %d %s", r.Code, r.Err)
 	}
 }

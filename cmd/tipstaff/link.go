@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -66,7 +67,7 @@ func pageClient(o cli.ServeOptions) (at string, client *http.Client, err error) 
 	if err != nil {
 		return "", nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is no address that a browser can open", o.Addr)
 	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() || strings.HasSuffix(host, ".localhost") {
 		host = "localhost"
 	}
 	transport := &http.Transport{DisableKeepAlives: true}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -76,7 +77,9 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	seen := web.Options{Peer: peers, Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace),
 		MCP: opened.controlPlane(log, false).Handler()}
 	if !o.NoPage {
-		seen.Page = page.New(opened.control(), page.Options{Tokens: tokens, Version: version, Status: web.Status, Export: runner.Export, Log: log,
+		name := opened.pageHost(pages.Addr())
+		seen.Hosts = append(slices.Clip(seen.Hosts), name...)
+		seen.Page = page.New(opened.control(), page.Options{Host: strings.Join(name, ""), Tokens: tokens, Version: version, Status: web.Status, Export: runner.Export, Log: log,
 			Sessions: opened.runner.Sessions(), Daemon: opened.daemon(time.Now(), config.MaxDriving), Tools: opened.runner.Tools(), Memory: opened.Memory()})
 		told.Page = pageOf(seen.Page, &told, tokens)
 	}
@@ -172,7 +175,7 @@ func pageOf(p web.Page, told *cli.Listening, tokens *tipstaff.Tokens) func() str
 	if strings.HasPrefix(told.Addr, "unix:") {
 		return nil
 	}
-	at := "http://" + told.Addr
+	at := "http://" + p.At(told.Addr)
 	if told.TLS {
 		at = "https://" + told.Addr
 	}
@@ -183,6 +186,17 @@ func pageOf(p web.Page, told *cli.Listening, tokens *tipstaff.Tokens) func() str
 		}
 		return at + path
 	}
+}
+
+// pageHost is a name for the page that only those know who may read the keys of this store,
+// where browsers find it: they take what ends on .localhost for 127.0.0.1 and ::1, and tell
+// cookies of one such name from those of another. None: it listens elsewhere.
+func (s *session) pageHost(addr net.Addr) (name []string) {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() && !tcp.IP.Equal(net.IPv4(127, 0, 0, 1)) && !tcp.IP.Equal(net.IPv6loopback) {
+		return nil
+	}
+	return []string{hex.EncodeToString(s.store.Secret("host of the page")[:10]) + ".localhost"}
 }
 
 // bind listens where a flag says, and tells where that is.

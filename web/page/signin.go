@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -131,7 +132,7 @@ func (v *view) signin() error {
 		if v.s.signins.barred(v.r, v.now) {
 			return tooMany()
 		}
-		b, known := v.s.signins.look(page.Code, false, v.now)
+		b, known := v.code(page.Code, false)
 		if page.User = b.User; !known {
 			v.s.signins.missed(v.r, v.now)
 			page.Code, page.Error = "", linkUsed
@@ -140,11 +141,18 @@ func (v *view) signin() error {
 	return v.show("signin", "Sign in", page)
 }
 
+// code is whom a code lets in whose token still holds; use: it does so now, and never again.
+func (v *view) code(text string, use bool) (tipstaff.Bearer, bool) {
+	b, known := v.s.signins.look(text, use, v.now)
+	return b, known && slices.ContainsFunc(v.s.o.Tokens.BearersOf(surface, b.User), b.SameToken)
+}
+
 // linkUsed is why a link lets nobody in.
 const linkUsed = "This link has been used, or has expired. tipstaff serve --link makes another; a token does as well."
 
 type signinPage struct {
 	Next, Code, User, Error string
+	Link                    string // to the page under its own name, for who has shown a token; "": nobody has
 }
 
 // enter signs somebody in, by a code or a token.
@@ -155,7 +163,7 @@ func (v *view) enter() error {
 	b, why := tipstaff.Bearer{}, ""
 	if code := v.r.PostFormValue("code"); code != "" {
 		known := false
-		if b, known = v.s.signins.look(code, true, v.now); !known {
+		if b, known = v.code(code, true); !known {
 			why = linkUsed
 		}
 	} else {
@@ -170,6 +178,10 @@ func (v *view) enter() error {
 		page := signinPage{Next: next, Error: why}
 		v.status = http.StatusForbidden
 		return v.show("signin", "Sign in", page)
+	}
+	if at := v.s.elsewhere(v.r); at != "" { // by a link: a redirect of a form to another host is refused by browsers
+		path, _ := v.s.Code(b)
+		return v.show("signin", "Sign in", signinPage{User: b.User, Link: "http://" + at + path + "&" + query("next", next)})
 	}
 	v.s.keep(v.w, v.r, newSession(b, v.now, v.now))
 	return v.redirect(next)
