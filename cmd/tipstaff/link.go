@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -67,7 +66,7 @@ func pageClient(o cli.ServeOptions) (at string, client *http.Client, err error) 
 	if err != nil {
 		return "", nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is no address that a browser can open", o.Addr)
 	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() || strings.HasSuffix(host, ".localhost") {
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
