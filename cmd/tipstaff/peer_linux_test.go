@@ -46,12 +46,12 @@ for run in $(cat gates); do
 	asks lost cat lost
 done
 # The page: a link, and a form.
-code=$(curl -s -X POST -H "$bearer" http://$http/signin-codes | grep -o 'code=[A-Z0-9]*')
-curl -s -c jar -o /dev/null -H "Origin: http://$http" -d "$code" http://$http/ui/signin
+link=$(curl -s -X POST -H "$bearer" http://$http/signin-codes | grep -o 'http:[^"]*'); at=${link%%/ui/*}
+curl -s -c jar -o /dev/null -H "Origin: $at" -d "${link#*\?}" $at/ui/signin
 for gate in $(paste -d/ gates gate_ids | sed 's,/,/gates/,'); do
-	curl -s -b jar http://$http/ui/runs/$gate > shown
+	curl -s -b jar $at/ui/runs/$gate > shown
 	value() { grep -o "name=\"$1\" value=\"[^\"]*\"" shown | head -1 | cut -d'"' -f4; }
-	asks page curl -s -b jar -H "Origin: http://$http" -d "form=$(value form)" -d "subject_digest=$(value subject_digest)" -d confirmed=1 -d action=approve http://$http/ui/runs/$gate/decision
+	asks page curl -s -b jar -H "Origin: $at" -d "form=$(value form)" -d "subject_digest=$(value subject_digest)" -d confirmed=1 -d action=approve $at/ui/runs/$gate/decision
 done
 curl -s -o /dev/null -w '%{http_code}\n' -H "$bearer" http://$http/runs > looked
 touch done

@@ -2,7 +2,7 @@ package main
 
 const (
 	noProcessDecides = "No process of a run decides: not its own run, not one that it has started, not another of the same store"
-	securityPage     = "docs/security.md"
+	securityPage     = "security.md"
 )
 
 // Bugs by which a process of a run decides, or the token or the cookie of a daemon reaches others.
@@ -64,7 +64,7 @@ var ownrunBugs = []bug{
 		suites: []suite{started("supervisor", "TestTheOtherEndOfAConnection")},
 	},
 	{
-		id: "token-stays-after-rotation", page: "docs/http.md", says: "`--rotate` replaces it",
+		id: "token-stays-after-rotation", page: "http.md", says: "`--rotate` replaces it",
 		slip:   "reads the token when the daemon starts, and not again",
 		file:   "cmd/tipstaff/token.go",
 		old:    ", own.tokens.Refresh = file, func() { _ = own.read() }",
@@ -72,7 +72,7 @@ var ownrunBugs = []bug{
 		suites: []suite{started("cmd/tipstaff", "TestATokenIsReplacedAtOnce")},
 	},
 	{
-		id: "token-never-expires", page: "docs/http.md", says: "is `unauthenticated` afterwards",
+		id: "token-never-expires", page: "http.md", says: "is `unauthenticated` afterwards",
 		slip:   "reads when a token expires, and lets it in afterwards",
 		file:   "caller.go",
 		old:    "case !t.holds(*found):",
@@ -80,7 +80,7 @@ var ownrunBugs = []bug{
 		suites: []suite{tests(".", "TestWhyATokenIsRefused")},
 	},
 	{
-		id: "cookie-for-every-port", page: "docs/web.md", says: "no session holds at 127.0.0.1 or `localhost`",
+		id: "cookie-for-every-port", page: "web.md", says: "no session holds at 127.0.0.1 or `localhost`",
 		slip:   "takes a cookie that came to 127.0.0.1",
 		file:   "web/page/session.go",
 		old:    " || s.elsewhere(r) != \"\" {",
