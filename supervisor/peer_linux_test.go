@@ -32,15 +32,21 @@ func dialer() {
 		os.Exit(0)
 	case "of one thread":
 		ready := make(chan bool)
-		go func() { // not the first thread, whose table is the process's: that is kept by init
+		var apart func()
+		apart = func() {
 			runtime.LockOSThread()
+			if unix.Gettid() == os.Getpid() { // the table of the first thread is that of the process
+				go apart()
+				select {}
+			}
 			if unix.Unshare(unix.CLONE_FILES) != nil {
 				os.Exit(1)
 			}
 			connected()
 			close(ready)
 			linger()
-		}()
+		}
+		go apart()
 		<-ready
 	case "on its way":
 		fd := connected()

@@ -36,7 +36,8 @@ var ownrunBugs = []bug{
 		slip:   "takes the other end of every connection for somebody else",
 		file:   "supervisor/peer_linux.go",
 		old:    "\tif pid > 0 {\n\t\treturn Peer{Member: memberOf(pid), Program: true}\n\t}",
-		new:    "",
+		new:    "\t_ = pid",
+		only:   processes,
 		suites: []suite{started("supervisor", "TestTheOtherEndOfAConnection")},
 	},
 	{
@@ -45,6 +46,7 @@ var ownrunBugs = []bug{
 		file:   "supervisor/peer_linux.go",
 		old:    "\tif inode == 0 {\n\t\treturn Peer{Doubt: true}",
 		new:    "\tif inode == 0 {\n\t\treturn Peer{}",
+		only:   processes,
 		suites: []suite{started("supervisor", "TestTheOtherEndOfAConnection")},
 	},
 	{
@@ -53,6 +55,7 @@ var ownrunBugs = []bug{
 		file:   "supervisor/peer_linux.go",
 		old:    "\t\tif tid != pid {",
 		new:    "\t\tif tid != pid {\n\t\t\tcontinue\n\t\t}\n\t\tif tid != pid {",
+		only:   processes,
 		suites: []suite{started("supervisor", "TestTheOtherEndOfAConnection")},
 	},
 	{
@@ -61,6 +64,7 @@ var ownrunBugs = []bug{
 		file:   "supervisor/peer_linux.go",
 		old:    "counts(info, \"scm_fds:\") || ",
 		new:    "",
+		only:   processes,
 		suites: []suite{started("supervisor", "TestTheOtherEndOfAConnection")},
 	},
 	{
@@ -69,6 +73,7 @@ var ownrunBugs = []bug{
 		file:   "cmd/tipstaff/token.go",
 		old:    ", own.tokens.Refresh = file, func() { _ = own.read() }",
 		new:    ", own.tokens.Refresh = file, nil",
+		only:   processes,
 		suites: []suite{started("cmd/tipstaff", "TestATokenIsReplacedAtOnce")},
 	},
 	{
