@@ -199,3 +199,36 @@ func TestASocketIsFoundInTheList(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkPeerOf is what a connection of somebody else costs while a run has a program.
+func BenchmarkPeerOf(b *testing.B) {
+	self, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := Spawn(reaped(roleVar+"=deaf "+self, Markers("RUN", "LAUNCH")...))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	defer p.Stop(0)
+	_, _ = p.Stdout().Read(make([]byte, 100))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	mine, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer mine.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	for b.Loop() {
+		PeerOf(conn, noOwners)
+	}
+}
