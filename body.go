@@ -66,6 +66,7 @@ type IntentDraft struct {
 	Trace         string            `json:"trace,omitempty"` // the span of whoever asked for the run
 	By            string            `json:"by,omitempty"`    // who asked for it on behalf of the user; "": the user
 	Labels        map[string]string `json:"labels,omitempty"`
+	Within        []string          `json:"within,omitempty"` // runs whose process has asked for it
 
 	Pipeline *PipelineStatus `json:"pipeline,omitempty"`
 	Rollback json.RawMessage `json:"rollback,omitempty"` // of a run that goes back, or forks off: what it takes over

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -18,12 +19,24 @@ type Caller struct {
 	Scopes    []string `json:"scopes,omitempty"`
 	Principal string   `json:"principal,omitempty"` // local:cli, token:NAME …
 	Client    string   `json:"client,omitempty"`
+	// Within tells of which runs of the store the caller is a process, "" for one that cannot
+	// be told. Such a caller decides nothing, whatever its scopes. nil: of none.
+	Within func() []string `json:"-"`
 }
 
 // SurfaceStdio is MCP over standard input and output: a model on this machine.
 const SurfaceStdio = "stdio"
 
-type callerKey struct{}
+type (
+	callerKey struct{}
+	withinKey struct{}
+)
+
+// Within returns a context of a process, or of a connection whose other end it holds: all
+// callers that are taken from it are within the runs that f tells of.
+func Within(ctx context.Context, f func() []string) context.Context {
+	return context.WithValue(ctx, withinKey{}, f)
+}
 
 // WithCaller returns a context that carries c.
 func WithCaller(ctx context.Context, c Caller) context.Context {
@@ -33,10 +46,23 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 // CallerFrom returns the caller of ctx. Without one it is surface mcp without
 // scopes, the least trusted.
 func CallerFrom(ctx context.Context) Caller {
-	if c, ok := ctx.Value(callerKey{}).(Caller); ok {
-		return c
+	c, ok := ctx.Value(callerKey{}).(Caller)
+	if !ok {
+		c = Caller{Surface: "mcp"}
 	}
-	return Caller{Surface: "mcp"}
+	if within, ok := ctx.Value(withinKey{}).(func() []string); ok {
+		c.Within = within
+	}
+	return c
+}
+
+// OwnRuns are the runs of the store of which the caller is a process; "" stands for one that
+// cannot be told.
+func (c Caller) OwnRuns() []string {
+	if c.Within == nil {
+		return nil
+	}
+	return c.Within()
 }
 
 // Scopes of a token: what its bearer may do with the objects of its user.
@@ -61,8 +87,12 @@ func DefaultScopes() []string {
 }
 
 // May reports whether the caller has a scope. On the command line, and in what runs
-// do for each other, there are none: whoever can start the process may do all.
+// do for each other, there are none: whoever can start the process may do all. No process of
+// a run decides: it could start a run of its own, and decide that.
 func (c Caller) May(scope string) bool {
+	if scope == ScopeDecide && len(c.OwnRuns()) > 0 {
+		return false
+	}
 	return c.Trusted() || slices.Contains(c.Scopes, scope) || slices.Contains(c.Scopes, ScopeAdmin)
 }
 
@@ -92,9 +122,10 @@ func (c Caller) Trusted() bool { return c.Surface == "cli" || c.Surface == "pare
 
 // Token lets its bearer act for a user.
 type Token struct {
-	User   string
-	Secret string
-	Scopes []string // nil: DefaultScopes
+	User    string
+	Secret  string
+	Scopes  []string  // nil: DefaultScopes
+	Expires time.Time // from then on it is refused; zero: never
 }
 
 // minSecret is shorter than any secret that somebody has made, and longer than any
@@ -103,13 +134,35 @@ const minSecret = 16
 
 // Tokens tells callers by the secrets they bear.
 type Tokens struct {
-	Now   func() time.Time // notes when tokens are used; nil: nobody does
-	known []knownToken
+	// Now notes when tokens are used. nil: nobody does, and what expires at all has expired.
+	Now func() time.Time
+	// Refresh is called before anybody is looked for. It may [Tokens.Replace] them. nil: they stay.
+	Refresh func()
+
+	mu       sync.Mutex
+	known    []knownToken
+	replaced [][sha256.Size]byte // of those that were known before
 }
 
 type knownToken struct {
-	sum    [sha256.Size]byte
-	bearer Bearer
+	sum     [sha256.Size]byte
+	expires time.Time
+	bearer  Bearer
+}
+
+// holds reports whether a token has not expired.
+func (t *Tokens) holds(k knownToken) bool {
+	return k.expires.IsZero() || t.Now != nil && t.Now().Before(k.expires)
+}
+
+// all are the tokens that are known now.
+func (t *Tokens) all() (known []knownToken, replaced [][sha256.Size]byte) {
+	if t.Refresh != nil {
+		t.Refresh()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.known, t.replaced
 }
 
 // Bearer is who bears a token, and can sign in its name.
@@ -124,15 +177,17 @@ func (b Bearer) Used(now time.Time) { b.used.Store(now.UnixNano()) }
 
 // TokenUse is what can be told of a token without its secret.
 type TokenUse struct {
-	User   string
-	Scopes []string
-	Last   time.Time // zero: not since this process has started
+	User    string
+	Scopes  []string
+	Last    time.Time // zero: not since this process has started
+	Expires time.Time // zero: never
 }
 
 // Uses are all tokens, in their order.
 func (t *Tokens) Uses() (all []TokenUse) {
-	for _, k := range t.known {
-		one := TokenUse{User: k.bearer.User, Scopes: slices.Clone(k.bearer.Scopes)}
+	known, _ := t.all()
+	for _, k := range known {
+		one := TokenUse{User: k.bearer.User, Scopes: slices.Clone(k.bearer.Scopes), Expires: k.expires}
 		if at := k.bearer.used.Load(); at != 0 {
 			one.Last = time.Unix(0, at)
 		}
@@ -150,61 +205,84 @@ func (b Bearer) MAC(purpose string, message []byte) []byte {
 	return m.Sum(nil)
 }
 
+// SameToken reports whether another bears the same token.
+func (b Bearer) SameToken(other Bearer) bool { return hmac.Equal(b.key, other.key) }
+
 // NewTokens takes in tokens. Two users with one secret could not be told apart.
 func NewTokens(tokens ...Token) (*Tokens, error) {
 	t := new(Tokens)
+	return t, t.Replace(tokens...)
+}
+
+// Replace has these tokens hold, and those that held before no more.
+func (t *Tokens) Replace(tokens ...Token) error {
+	var known []knownToken
 	for _, token := range tokens {
 		if len(token.Secret) < minSecret {
-			return nil, Errorf(InvalidArgument, "the token of %s has %d characters: at least %d are needed", token.User, len(token.Secret), minSecret)
+			return Errorf(InvalidArgument, "the token of %s has %d characters: at least %d are needed", token.User, len(token.Secret), minSecret)
 		}
 		key, err := hkdf.Key(sha256.New, []byte(token.Secret), nil, "tipstaff bearer", sha256.Size)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		k := knownToken{sum: sha256.Sum256([]byte(token.Secret)), bearer: Bearer{key: key, used: new(atomic.Int64), Caller: Caller{User: token.User, Principal: "token:" + token.User, Scopes: token.Scopes}}}
+		k := knownToken{sum: sha256.Sum256([]byte(token.Secret)), expires: token.Expires,
+			bearer: Bearer{key: key, used: new(atomic.Int64), Caller: Caller{User: token.User, Principal: "token:" + token.User, Scopes: token.Scopes}}}
 		if token.Scopes == nil {
 			k.bearer.Scopes = DefaultScopes()
 		}
-		for _, other := range t.known {
+		for _, other := range known {
 			if other.sum == k.sum {
-				return nil, Errorf(InvalidArgument, "%s and %s have the same token", other.bearer.User, token.User)
+				return Errorf(InvalidArgument, "%s and %s have the same token", other.bearer.User, token.User)
 			}
 		}
-		t.known = append(t.known, k)
+		known = append(known, k)
 	}
-	return t, nil
-}
-
-// Caller is who bears a secret, on a surface.
-func (t *Tokens) Caller(surface, secret string) (Caller, bool) {
-	b, known := t.Bearer(surface, secret)
-	return b.Caller, known
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, k := range t.known {
+		t.replaced = append(t.replaced, k.sum)
+	}
+	t.known = known
+	return nil
 }
 
 // Bearer is who bears a secret, on a surface. It looks at every token in the same
 // time, whether one fits or not.
-func (t *Tokens) Bearer(surface, secret string) (Bearer, bool) {
+func (t *Tokens) Bearer(surface, secret string) (Bearer, error) {
 	sum := sha256.Sum256([]byte(secret))
-	found := -1
-	for i := range t.known {
-		if subtle.ConstantTimeCompare(sum[:], t.known[i].sum[:]) == 1 {
-			found = i
+	known, replaced := t.all()
+	var found *knownToken
+	for i := range known {
+		if subtle.ConstantTimeCompare(sum[:], known[i].sum[:]) == 1 {
+			found = &known[i]
 		}
 	}
-	if found < 0 {
-		return Bearer{}, false
+	switch {
+	case found == nil && slices.Contains(replaced, sum):
+		return Bearer{}, Errorf(Unauthenticated, "the token was replaced by another, and is not good any more").WithHint(tokenHint)
+	case found == nil && len(secret) < minSecret:
+		return Bearer{}, Errorf(Unauthenticated, "the token has %d characters, and none is shorter than %d: was it cut off?", len(secret), minSecret).WithHint(tokenHint)
+	case found == nil:
+		return Bearer{}, Errorf(Unauthenticated, "the token is not known here: it may be of another daemon or workspace, or be cut off").WithHint(tokenHint)
+	case !t.holds(*found):
+		return Bearer{}, Errorf(Unauthenticated, "the token of %s has expired, at %s", found.bearer.User, found.expires.UTC().Format(time.RFC3339)).
+			WithHint("whoever runs the daemon gives you another, or a later serve.tokens.%s.expires in tipstaff.yaml", found.bearer.User)
 	}
-	b := t.known[found].bearer.on(surface)
+	b := found.bearer.on(surface)
 	if t.Now != nil {
 		b.Used(t.Now())
 	}
-	return b, true
+	return b, nil
 }
+
+// tokenHint is where a token of a workspace is found.
+const tokenHint = "on the machine of the daemon, `tipstaff serve --token` prints that of a workspace, unless tipstaff.yaml names some"
 
 // BearersOf are the bearers of a user's tokens, on a surface.
 func (t *Tokens) BearersOf(surface, user string) (all []Bearer) {
-	for _, k := range t.known {
-		if k.bearer.User == user {
+	known, _ := t.all()
+	for _, k := range known {
+		if k.bearer.User == user && t.holds(k) {
 			all = append(all, k.bearer.on(surface))
 		}
 	}

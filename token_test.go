@@ -1,8 +1,11 @@
 package tipstaff_test
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -15,21 +18,49 @@ func TestTokensTellCallers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, ok := tokens.Caller("grpc", "the-secret-of-alice")
-	if !ok || c.User != "alice" || c.Principal != "token:alice" || c.Surface != "grpc" || !slices.Equal(c.Scopes, tipstaff.DefaultScopes()) {
+	c, err := tokens.Bearer("grpc", "the-secret-of-alice")
+	if err != nil || c.User != "alice" || c.Principal != "token:alice" || c.Surface != "grpc" || !slices.Equal(c.Scopes, tipstaff.DefaultScopes()) {
 		t.Errorf("alice is %+v", c)
 	}
 	c.Scopes[0] = tipstaff.ScopeAdmin
-	if again, _ := tokens.Caller("grpc", "the-secret-of-alice"); again.SeesAll() {
+	if again, _ := tokens.Bearer("grpc", "the-secret-of-alice"); again.SeesAll() {
 		t.Error("who was told of a token has changed it")
 	}
-	if c, ok := tokens.Caller("http", "the-secret-of-bob--"); !ok || !c.May(tipstaff.ScopeRead) || c.May(tipstaff.ScopeRun) || c.SeesAll() {
+	if c, err := tokens.Bearer("http", "the-secret-of-bob--"); err != nil || !c.May(tipstaff.ScopeRead) || c.May(tipstaff.ScopeRun) || c.SeesAll() {
 		t.Errorf("bob is %+v", c)
 	}
 	for _, secret := range []string{"", "the-secret-of-alic", "the-secret-of-alice ", "alice"} {
-		if c, ok := tokens.Caller("grpc", secret); ok || c.User != "" {
+		if c, err := tokens.Bearer("grpc", secret); tipstaff.CodeOf(err) != tipstaff.Unauthenticated || c.User != "" {
 			t.Errorf("%q is taken for %+v", secret, c)
 		}
+	}
+}
+
+// Whoever is not let in is told what is wrong with the token.
+func TestWhyATokenIsRefused(t *testing.T) {
+	now := time.Date(2026, 11, 19, 12, 0, 0, 0, time.UTC)
+	const old, expired = "the-secret-of-yesterday", "the-secret-of-last-week"
+	tokens, err := tipstaff.NewTokens(tipstaff.Token{User: "alice", Secret: old}, tipstaff.Token{User: "bob", Secret: "the-secret-that-stays"})
+	if err == nil {
+		err = tokens.Replace(tipstaff.Token{User: "bob", Secret: "the-secret-that-stays"}, tipstaff.Token{User: "carol", Secret: expired, Expires: now})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens.Now = func() time.Time { return now }
+	for secret, want := range map[string]string{old: "was replaced", expired: "has expired, at 2026-11-19T12:00:00Z", "the-sec": "cut off", "the-secret-of-somebody-else": "another daemon or workspace", "the-secret-that-stays": ""} {
+		_, err := tokens.Bearer("http", secret)
+		var told *tipstaff.Error
+		if errors.As(err, &told) != (want != "") || want != "" && (told.Code != tipstaff.Unauthenticated || !strings.Contains(told.Message, want) || told.Hint == "") {
+			t.Errorf("%s: %v", secret, err)
+		}
+	}
+	if tokens.BearersOf("http", "carol") != nil || len(tokens.BearersOf("http", "bob")) != 1 {
+		t.Error("sessions outlive their token, or do not live as long")
+	}
+	tokens.Now = func() time.Time { return now.Add(-time.Second) }
+	if _, err := tokens.Bearer("http", expired); err != nil {
+		t.Errorf("a second before: %v", err)
 	}
 }
 

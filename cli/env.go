@@ -43,6 +43,9 @@ type Env struct {
 	// Open opens the workspace's runs. It is called at most once, and not at all
 	// by commands that need none: help, version, completion scripts.
 	Open func(context.Context, OpenOptions) (Session, error)
+	// Within tells the runs of the workspace that is open of which this process is one: it
+	// decides none. nil: of none.
+	Within func() []string
 	// Connect turns to the runs of a server. A token of the workspace's own server is
 	// found in the workspace.
 	Connect func(ctx context.Context, server, workspace string) (Session, error)
@@ -81,6 +84,9 @@ type Env struct {
 	Serve func(ctx context.Context, o ServeOptions, announce func(Listening) error) error
 	// SigninLink asks the daemon that listens at the address of o for a link to its page.
 	SigninLink func(ctx context.Context, o ServeOptions) (SigninLink, error)
+	// ServeToken is the token that a workspace has made for its daemon; rotate makes another
+	// first, and the one before is refused from then on.
+	ServeToken func(workspace string, rotate bool) (string, error)
 	// MCP serves the runs of a workspace to MCP clients, until ctx ends or the client does.
 	// announce is told where it listens, over HTTP.
 	MCP func(ctx context.Context, o MCPOptions, announce func(Listening) error) error

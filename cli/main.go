@@ -27,6 +27,9 @@ func Main(ctx context.Context, args []string, env *Env) int {
 		Principal: "local:cli",
 		Client:    "tipstaff/" + env.Version.Version,
 	})
+	if env.Within != nil {
+		ctx = tipstaff.Within(ctx, env.Within)
+	}
 	for {
 		a := &app{
 			env: env,

@@ -21,7 +21,7 @@ func TestServeSaysWhereItListens(t *testing.T) {
 	asked := served(b, Listening{Addr: "127.0.0.1:4712", GRPCAddr: "127.0.0.1:4711", TokenFile: ".tipstaff/serve.token", TakenUp: 2})
 	b.run(t, 0, "serve", "--pipelines", "p", "--default-pipeline", "d", "--shutdown-timeout", "5s")
 	equal(t, "stdout", b.out.String(), "http 127.0.0.1:4712 (plain text)\ngrpc 127.0.0.1:4711 (plain text)\n")
-	equal(t, "stderr", b.err.String(), "the token is in .tipstaff/serve.token\n2 runs taken up again\n")
+	equal(t, "stderr", b.err.String(), "the token is in .tipstaff/serve.token; tipstaff serve --token prints it\n2 runs taken up again\n")
 	if asked.Addr != "127.0.0.1:8080" || asked.GRPCAddr != "127.0.0.1:50051" || asked.Pipelines != "p" || asked.DefaultPipeline != "d" || asked.ShutdownTimeout != 5*time.Second {
 		t.Errorf("it serves with %+v", asked)
 	}

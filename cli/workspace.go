@@ -33,9 +33,10 @@ type Listening struct {
 	Addr      string `json:"addr"` // for HTTP
 	GRPCAddr  string `json:"grpc_addr"`
 	TLS       bool   `json:"tls"`
-	TokenFile string `json:"token_file,omitempty"` // that holds the token, where the manifest names none
-	TakenUp   int    `json:"taken_up"`             // runs that an earlier daemon was driving
-	Untrusted string `json:"untrusted,omitempty"`  // why runs wait: the workspace is not trusted
+	TokenFile string `json:"token_file,omitempty"`         // that holds the token, where the manifest names none
+	Revoked   string `json:"revoked_token_file,omitempty"` // that an earlier version had left in the workspace, and that was removed
+	TakenUp   int    `json:"taken_up"`                     // runs that an earlier daemon was driving
+	Untrusted string `json:"untrusted,omitempty"`          // why runs wait: the workspace is not trusted
 	// Page is where people open the web page, with a code that signs them in where the
 	// daemon made the token itself. nil: there is no page.
 	Page func() string `json:"-"`
@@ -51,6 +52,7 @@ func newServe(a *app) *cobra.Command {
 	var (
 		o               ServeOptions
 		plaintext, link bool
+		token, rotate   bool
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -59,7 +61,8 @@ func newServe(a *app) *cobra.Command {
 told to stop.
 
 Every call needs a bearer token: one of serve.tokens in tipstaff.yaml or, if there
-are none, the one in .tipstaff/serve.token, which is made when it is first needed.
+are none, one that is made when it is first needed and kept for this user, outside of
+the workspace: --token prints it, and --rotate makes another.
 Away from this machine the connection must be encrypted.
 
 SIGINT and SIGTERM stop in good order: runs are interrupted, not cancelled, and the
@@ -70,8 +73,12 @@ signal stops at once.`,
   tipstaff serve --grpc-addr unix:/run/user/1000/tipstaff.sock
   tipstaff serve --addr 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem
   tipstaff serve --store postgres://user@host/name
-  tipstaff serve --link`,
+  tipstaff serve --link
+  curl -H "Authorization: Bearer $(tipstaff serve --token)" http://127.0.0.1:8080/runs`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if token || rotate {
+				return a.serveToken(cmd, link, rotate)
+			}
 			if err := o.check(plaintext); err != nil {
 				return err
 			}
@@ -95,6 +102,8 @@ signal stops at once.`,
 	f.StringVar(&o.TLSClientCA, "tls-client-ca", "", "let in only clients with a certificate of these authorities, a PEM `file`")
 	f.BoolVar(&o.NoPage, "no-page", false, "leave out the web page")
 	f.BoolVar(&link, "link", false, "serve nothing: ask the daemon at --addr for a link that signs in to its web page, once")
+	f.BoolVar(&token, "token", false, "serve nothing: print the token that this workspace has made for its daemon")
+	f.BoolVar(&rotate, "rotate", false, "serve nothing: make another token, and print it; a daemon that runs refuses the one before at once")
 	f.BoolVar(&plaintext, "allow-plaintext", false, "let others on the network reach it without encryption")
 	f.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "how long calls in flight are awaited when it stops")
 	_ = cmd.MarkFlagDirname("pipelines") // fails only for a flag that is not there
@@ -130,6 +139,25 @@ func (o *ServeOptions) check(plaintext bool) error {
 	return nil
 }
 
+// serveToken prints the token that the workspace has made.
+func (a *app) serveToken(cmd *cobra.Command, link, rotate bool) error {
+	if link {
+		return misuse(cmd, "--link goes without --token and --rotate")
+	}
+	secret, err := a.env.ServeToken(a.workspaceDir(), rotate)
+	if err != nil {
+		return err
+	}
+	if rotate {
+		fmt.Fprintln(a.err, "this is the token from now on: the one before is refused, and whoever has signed in with it is signed out")
+	}
+	if a.json {
+		return a.writeJSON(map[string]string{"token": secret})
+	}
+	_, err = fmt.Fprintln(a.out, secret)
+	return err
+}
+
 // signinLink prints a link to the page of the daemon that runs already.
 func (a *app) signinLink(ctx context.Context, o ServeOptions) error {
 	got, err := a.env.SigninLink(ctx, o)
@@ -156,7 +184,10 @@ func (a *app) announce(l Listening) error {
 		return err
 	}
 	if l.TokenFile != "" {
-		fmt.Fprintf(a.err, "the token is in %s\n", clean(l.TokenFile))
+		fmt.Fprintf(a.err, "the token is in %s; tipstaff serve --token prints it\n", clean(l.TokenFile))
+	}
+	if l.Revoked != "" {
+		fmt.Fprintf(a.err, "the token in %s was revoked and removed: runs could read it; give programs that had it the new one\n", clean(l.Revoked))
 	}
 	if l.Page != nil && a.env.StderrTTY { // a code in a log would let its readers in
 		fmt.Fprintf(a.err, "the web page is at %s\n", clean(l.Page()))

@@ -36,7 +36,7 @@ type field struct {
 var envelopes = map[string]shape{
 	"intent.draft": {Executor, parseShape(`program_kind program_digest?:digest prose? skill? skill_digest?:digest inputs bounds user origin
 		keys{ user:key executor:key } frozen{ *:digest } title? labels? trace? parent?{ run relation } fork_of?{ run:name seq:seq hash:digest }
-		hold? pipeline?{ envelope_id:text request_id:text thread_id:text version } rollback? by?:text rules? asks?:text files? followup?`)},
+		hold? pipeline?{ envelope_id:text request_id:text thread_id:text version } rollback? by?:text rules? asks?:text files? followup? within?`)},
 	"intent.compiled": {Executor, parseShape(`intent? intent_hash? program_digest?:digest model? attempts`)},
 	"intent.clarify":  {Executor, parseShape(`gate round questions[]{ id prompt type options default? required }`)},
 	"intent.answer":   {User, parseShape(`gate answers via client? note? decided_by? on_behalf_of?:text`)},

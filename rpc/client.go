@@ -126,7 +126,7 @@ func (c *Client) explain(ctx context.Context, err error) error {
 			e.Hint = "TIPSTAFF_SERVER_CA names the file of an authority to trust"
 		}
 	case codes.Unauthenticated:
-		e.Code, e.Message, e.Hint = tipstaff.Forbidden, fmt.Sprintf("the server %s does not know the token", c.addr), "set TIPSTAFF_TOKEN to a token of that server"
+		e.Code, e.Message, e.Hint = tipstaff.Forbidden, fmt.Sprintf("the server %s refuses the token: %s", c.addr, tipstaff.Printable(st.Message())), "set TIPSTAFF_TOKEN to a token of that server"
 	case codes.ResourceExhausted:
 		e.Code = tipstaff.QueueFull
 	case codes.Unimplemented:

@@ -157,12 +157,12 @@ func (s *Server) authenticate(header metadata.MD) (tipstaff.Caller, error) {
 		return tipstaff.Caller{}, tipstaff.Errorf(tipstaff.Unauthenticated, "the call needs one bearer token: authorization: Bearer …")
 	}
 	scheme, secret, _ := strings.Cut(given[0], " ")
-	caller, known := s.o.Tokens.Caller(surface, strings.TrimSpace(secret))
-	if !strings.EqualFold(scheme, "Bearer") || !known {
-		return tipstaff.Caller{}, tipstaff.Errorf(tipstaff.Unauthenticated, "the token is not known here")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return tipstaff.Caller{}, tipstaff.Errorf(tipstaff.Unauthenticated, "the call needs a bearer token, and has another kind of credential: authorization: Bearer …")
 	}
-	caller.Client = strings.Join(header.Get("user-agent"), " ")
-	return caller, nil
+	bearer, err := s.o.Tokens.Bearer(surface, strings.TrimSpace(secret))
+	bearer.Client = strings.Join(header.Get("user-agent"), " ")
+	return bearer.Caller, err
 }
 
 // acting is the context in which a caller acts for the user that a request names, if

@@ -26,6 +26,7 @@ const (
 // say no more than such calls need.
 type limitedListener struct {
 	net.Listener
+	peer func(net.Conn) func() []string
 
 	mu    sync.Mutex
 	conns []*conn // the oldest first
@@ -41,6 +42,9 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		}
 		c := &conn{Conn: accepted, listener: l}
 		if l.admit(c) {
+			if l.peer != nil {
+				c.within = l.peer(accepted)
+			}
 			return c, nil
 		}
 		accepted.Close()
@@ -72,7 +76,8 @@ func (l *limitedListener) forget(c *conn) {
 type conn struct {
 	net.Conn
 	listener *limitedListener
-	known    atomic.Bool // somebody has shown a token on it
+	known    atomic.Bool     // somebody has shown a token on it
+	within   func() []string // of who holds the other end; nil: of none
 
 	mu   sync.Mutex
 	open int   // calls of strangers
@@ -139,6 +144,9 @@ func (s *Server) enter(ctx context.Context, info *tap.Info) (context.Context, er
 	case err == nil:
 		if from != nil {
 			from.known.Store(true)
+			if from.within != nil {
+				ctx = tipstaff.Within(ctx, from.within)
+			}
 		}
 		return tipstaff.WithCaller(ctx, caller), nil
 	case public(info.FullMethodName):

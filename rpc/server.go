@@ -44,6 +44,9 @@ type Options struct {
 	Pipelines Pipelines   // that clients may name; nil: none
 	Default   string      // the pipeline of those who name none; "": they must
 	TLS       *tls.Config // nil: plaintext
+	// Peer finds the runs whose process holds the other end of a connection: see
+	// [tipstaff.Within]. nil: it is of none.
+	Peer func(net.Conn) func() []string
 	// Log is told of every call, never of what it carries. nil: nobody is.
 	Log *slog.Logger
 	// Trace puts the span of whoever calls into the context; get reads what the call
@@ -106,7 +109,7 @@ func New(svc tipstaff.Service, hosts tipstaff.Hosts, o Options) *Server {
 
 // Serve answers calls that come by the listener until the server is closed.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.grpc.Serve(&limitedListener{Listener: l}); !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(&limitedListener{Listener: l, peer: s.o.Peer}); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -40,6 +42,9 @@ func dispatching(applies bool) need {
 func may(ctx context.Context, needs ...need) error {
 	c := tipstaff.CallerFrom(ctx)
 	for _, n := range needs {
+		if own := c.OwnRuns(); n.applies && n.scope == tipstaff.ScopeDecide && len(own) > 0 {
+			return ownRun(own, "may not "+n.to)
+		}
 		if n.applies && !c.May(n.scope) {
 			e := tipstaff.Errorf(tipstaff.Forbidden, "%s may not %s", cmp.Or(c.Principal, "a caller without a token"), n.to).WithHint("%s", c.Obtaining(n.scope))
 			e.Details = map[string]string{"scope": n.scope}
@@ -131,33 +136,102 @@ func (r *Runner) MayDrive(ctx context.Context, run tipstaff.ID, tool string) err
 // Changed signals whenever a run has come, or stands elsewhere than before, until stop.
 func (r *Runner) Changed() (changed <-chan struct{}, stop func()) { return r.Store.Follow("") }
 
+// refuseOwn refuses a process of a run to act on that run, on those above it, and on those
+// that come from it: that it has started, or that were dispatched or forked from it.
 func (r *Runner) refuseOwn(ctx context.Context, row flow.Row) error {
-	own := r.Under != nil && row.Owner != nil && r.Under(*row.Owner)
-	for _, below := range r.OwnRuns {
-		for run := below; run != "" && !own; {
-			if own = run == row.ID; own {
+	for _, own := range tipstaff.CallerFrom(ctx).OwnRuns() {
+		related := own == "" // it may be this one
+		for _, way := range [][2]string{{own, row.ID}, {row.ID, own}} {
+			if related {
 				break
 			}
-			draft, err := readDraft(ctx, r.Store, run)
-			switch {
-			case errors.Is(err, flow.ErrNoRun):
-				run = "" // of another workspace
-			case err != nil:
+			var err error
+			if related, err = r.comesFrom(ctx, way[0], way[1]); err != nil {
 				return err
-			case draft.Parent != nil:
-				run = draft.Parent.Run
-			case draft.ForkOf != nil:
-				run = draft.ForkOf.Run
-			default:
-				run = ""
 			}
 		}
+		if related {
+			return ownRun([]string{own}, "may not act on run "+row.ID)
+		}
 	}
-	if !own {
+	return nil
+}
+
+// comesFrom reports whether a run is another, or was made by it, by one of its processes, or
+// of what it has recorded.
+func (r *Runner) comesFrom(ctx context.Context, run, other string) (bool, error) {
+	seen := map[string]bool{}
+	for next := []string{run}; len(next) > 0; next = next[1:] {
+		if next[0] == other {
+			return true, nil
+		}
+		if seen[next[0]] {
+			continue
+		}
+		seen[next[0]] = true
+		draft, err := readDraft(ctx, r.Store, next[0])
+		switch {
+		case errors.Is(err, flow.ErrNoRun): // of another workspace
+			continue
+		case err != nil:
+			return false, err
+		}
+		next = append(next, draft.Within...)
+		if draft.Parent != nil {
+			next = append(next, draft.Parent.Run)
+		}
+		if draft.ForkOf != nil {
+			next = append(next, draft.ForkOf.Run)
+		}
+	}
+	return false, nil
+}
+
+// ownRun is what a process of runs is told that acts on them, or wants to decide.
+func ownRun(own []string, refused string) error {
+	of := "run " + strings.Join(own, " and ")
+	if slices.Contains(own, "") {
+		of = "a run that is under way here, or may"
+	}
+	return tipstaff.Errorf(tipstaff.OwnRun, "this process belongs to %s, and %s", of, refused).
+		WithCommand("run the command outside of the run")
+}
+
+// Owners are those who drive runs of this store now.
+func (r *Runner) Owners(ctx context.Context) (all []flow.Owner, err error) {
+	leased, err := r.Store.Runs(ctx, flow.Query{Leased: true})
+	for _, row := range leased {
+		if row.Owner != nil && !slices.Contains(all, *row.Owner) {
+			all = append(all, *row.Owner)
+		}
+	}
+	return all, err
+}
+
+// Within are the runs of this store of which a process is one: those that it says, and those
+// whose owner has started it, unless it is certain which they are.
+func (r *Runner) Within(ctx context.Context, said []string, certain bool, under func(flow.Owner) bool) (own []string) {
+	if r.Store == nil {
 		return nil
 	}
-	return tipstaff.Errorf(tipstaff.OwnRun, "this process belongs to run %s, or to one below it, and may not act on it", row.ID).
-		WithCommand("run the command outside of the run")
+	for _, run := range said {
+		if _, err := r.Store.Run(ctx, run); !errors.Is(err, flow.ErrNoRun) {
+			own = append(own, run)
+		}
+	}
+	if certain {
+		return own
+	}
+	leased, err := r.Store.Runs(ctx, flow.Query{Leased: true})
+	if err != nil {
+		return append(own, "")
+	}
+	for _, row := range leased {
+		if row.Owner != nil && under(*row.Owner) && !slices.Contains(own, row.ID) {
+			own = append(own, row.ID)
+		}
+	}
+	return own
 }
 
 // visibleTo is the only user whose runs a caller sees; "": all.

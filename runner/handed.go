@@ -38,8 +38,10 @@ func (h handed) asks(ctx context.Context) (string, error) {
 	if err := may(ctx, h.needs()); err != nil {
 		return "", err
 	}
-	switch decides := tipstaff.CallerFrom(ctx).May(tipstaff.ScopeDecide); {
-	case decides, h.served && !h.own && !h.alone:
+	c := tipstaff.CallerFrom(ctx)
+	served := h.served && !h.own && !h.alone && len(c.OwnRuns()) == 0 // a process of a run may have written it
+	switch {
+	case served, c.May(tipstaff.ScopeDecide):
 		return h.of, nil
 	case h.alone:
 		return joinAsks(h.of, asksEffects), nil

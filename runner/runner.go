@@ -100,9 +100,6 @@ type Config struct {
 	Launch    string   // the token with which this process was launched, to drive one run; "": it was not
 	AllowDirs []string // folders beside the workspace that requests may name
 	Pipelines []string // folders of documents that are the operator's word, beside those of the manifest
-	OwnRuns   []string // those that this process belongs to: neither they nor the runs above them may be acted on
-	// Under reports whether this process belongs to some run of an owner. nil: to none.
-	Under func(flow.Owner) bool
 }
 
 // Runner is the Service of one store.

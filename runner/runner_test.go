@@ -610,59 +610,6 @@ func TestAListPagesThroughAllRuns(t *testing.T) {
 	}
 }
 
-func TestAProcessOfARunMayNotDecideForIt(t *testing.T) {
-	b := newBed(t)
-	run, _ := b.run(gated)
-	b.OwnRuns = []string{run.String()}
-	_, err := b.decide(run, "root/ok", "approve")
-	wantCode(t, err, tipstaff.OwnRun)
-	_, err = b.Cancel(cli(), tipstaff.CancelRequest{Run: run})
-	wantCode(t, err, tipstaff.OwnRun)
-	_, err = b.Resume(cli(), tipstaff.ResumeRequest{Run: run})
-	wantCode(t, err, tipstaff.OwnRun)
-
-	// Nor for the runs above its own.
-	below, err := b.Runner.Fork(cli(), tipstaff.ForkRequest{Run: run})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.OwnRuns = []string{tipstaff.NewID(time.Now()).String(), below.ID.String()}
-	for _, own := range []tipstaff.ID{run, below.ID} {
-		_, err = b.Cancel(cli(), tipstaff.CancelRequest{Run: own})
-		wantCode(t, err, tipstaff.OwnRun)
-	}
-	b.OwnRuns = []string{run.String()}
-	if _, err = b.Cancel(cli(), tipstaff.CancelRequest{Run: below.ID}); err != nil {
-		t.Errorf("a run below its own: %v", err)
-	}
-}
-
-// A process that an owner has started, for which of its runs is not known, decides for
-// none of them.
-func TestAProcessOfAnOwnerMayNotDecideForItsRuns(t *testing.T) {
-	b := newBed(t)
-	asked := false
-	_, out := b.run(gated, b.attended(func(context.Context, tipstaff.Gate) (tipstaff.Choice, bool) {
-		page, err := b.List(cli(), tipstaff.ListRequest{})
-		if err != nil || len(page.Runs) != 1 {
-			t.Errorf("%+v, %v", page, err)
-			return tipstaff.Choice{}, false
-		}
-		var owner flow.Owner
-		b.Under = func(o flow.Owner) bool { owner = o; return true }
-		_, err = b.Cancel(cli(), tipstaff.CancelRequest{Run: page.Runs[0].ID})
-		wantCode(t, err, tipstaff.OwnRun)
-		b.Under, asked = nil, true
-		if owner.Launch == "" {
-			t.Errorf("the owner is %+v", owner)
-		}
-		return tipstaff.Choice{}, false
-	}))
-	if !asked || out.Outcome != "parked" {
-		t.Errorf("%+v, asked: %v", out, asked)
-	}
-}
-
 func TestAPersonAtTheTerminalAnswersOrDeclines(t *testing.T) {
 	b := newBed(t)
 	asked := 0

@@ -490,6 +490,7 @@ func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc
 		body.By = p
 	}
 	body.Keys = r.Keys
+	body.Within = slices.DeleteFunc(tipstaff.CallerFrom(ctx).OwnRuns(), func(run string) bool { return run == "" })
 	if s := body.Pipeline; s != nil { // without an Envelope or a thread of others it belongs to its own
 		own := *s
 		own.Envelope, own.Thread = cmp.Or(s.Envelope, "env_"+run.String()), cmp.Or(s.Thread, run.String())

@@ -113,14 +113,14 @@ func TestATaskIsStartedOnceAndAbandonedWithItsRun(t *testing.T) {
 	wantCode(t, err, tipstaff.TaskBusy)
 	b.verified(run)
 
-	b.OwnRuns = []string{run.String()}
+	own := processOf(run.String())
 	for name, do := range map[string]func() error{
 		"set": func() error {
-			_, err := b.Tasks().Set(cli(), tipstaff.TaskChange{ID: task.ID, To: tipstaff.TaskAbandoned})
+			_, err := b.Tasks().Set(own, tipstaff.TaskChange{ID: task.ID, To: tipstaff.TaskAbandoned})
 			return err
 		},
 		"feedback": func() error {
-			_, err := b.Tasks().Feedback(cli(), tipstaff.TaskReview{ID: task.ID, Verdict: "approved"})
+			_, err := b.Tasks().Feedback(own, tipstaff.TaskReview{ID: task.ID, Verdict: "approved"})
 			return err
 		},
 	} {
@@ -128,7 +128,6 @@ func TestATaskIsStartedOnceAndAbandonedWithItsRun(t *testing.T) {
 			t.Errorf("%s by a process of the run: %v", name, err)
 		}
 	}
-	b.OwnRuns = nil
 
 	now, err := b.Tasks().Set(cli(), tipstaff.TaskChange{ID: task.ID, To: tipstaff.TaskAbandoned, Why: "not needed"})
 	b.check(err)

@@ -37,6 +37,8 @@ func TestMain(m *testing.M) {
 		spawner()
 	case "reap spawner":
 		reapSpawner()
+	case "dialer":
+		dialer()
 	case "member":
 		member()
 	case "fat":

@@ -13,9 +13,10 @@ type Member struct {
 	// Runs are those that it is a process of. It may have cleared its environment and
 	// left its session: what started it tells.
 	Runs []string
+	// Certain: a reaper or a cgroup has told a run. Else the process may only claim it.
+	Certain bool
 
-	certain bool // a reaper or a cgroup has told the run
-	above   []ancestor
+	above []ancestor
 }
 
 // ancestor is the parent of a process, or that one's, and so on.
@@ -29,7 +30,7 @@ type ancestor struct {
 func Membership() Member {
 	var m Member
 	m.add(os.Getenv(strings.TrimSuffix(runMarker, "=")))
-	m.lookUp()
+	m.lookUp(os.Getpid())
 	return m
 }
 
@@ -41,6 +42,12 @@ func (m *Member) add(run string) {
 
 // Under reports whether the owner of some run has started this process, and it is not
 // known for which of its runs.
-func (m Member) Under(o flow.Owner) bool {
-	return !m.certain && o.Boot == bootID() && o.PidNS == pidNamespace() && slices.Contains(m.above, ancestor{o.Pid, o.Start})
+func (m Member) Under(o flow.Owner) bool { return !m.Certain && m.below([]flow.Owner{o}) }
+
+// below reports whether one of these owners has started the process.
+func (m Member) below(owners []flow.Owner) bool {
+	boot, ns := bootID(), pidNamespace()
+	return slices.ContainsFunc(owners, func(o flow.Owner) bool {
+		return o.Boot == boot && o.PidNS == ns && slices.Contains(m.above, ancestor{o.Pid, o.Start})
+	})
 }

@@ -3,21 +3,22 @@ package supervisor
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/tipstaff/tipstaff/supervisor/reap"
 )
 
-// lookUp asks the system about this process and those above it. Whoever loses its
+// lookUp asks the system about a process and those above it. Whoever loses its
 // parents is given to a reaper, which stays above it.
-func (m *Member) lookUp() {
-	for dir := cgroupOf("self"); len(dir) > 1; dir = filepath.Dir(dir) {
+func (m *Member) lookUp(pid int) {
+	for dir := cgroupOf(strconv.Itoa(pid)); len(dir) > 1; dir = filepath.Dir(dir) {
 		if rest, ours := strings.CutPrefix(filepath.Base(dir), cgroupPrefix); ours {
 			run, _, _ := strings.Cut(rest, "-")
 			m.told(run)
 		}
 	}
-	self, _ := reap.StatOf(os.Getpid())
+	self, _ := reap.StatOf(pid)
 	for pid := self.Parent; pid > 0; {
 		s, known := reap.StatOf(pid)
 		if !known {
@@ -35,5 +36,5 @@ func (m *Member) lookUp() {
 // told takes the word of a reaper or a cgroup.
 func (m *Member) told(run string) {
 	m.add(run)
-	m.certain = m.certain || run != ""
+	m.Certain = m.Certain || run != ""
 }

@@ -159,9 +159,12 @@ func (c *call) authenticate() error {
 		return tipstaff.Errorf(tipstaff.Unauthenticated, "the request needs one bearer token: Authorization: Bearer …")
 	}
 	scheme, secret, _ := strings.Cut(given[0], " ")
-	bearer, known := c.s.o.Tokens.Bearer(surface, strings.TrimSpace(secret))
-	if !strings.EqualFold(scheme, "Bearer") || !known {
-		return tipstaff.Errorf(tipstaff.Unauthenticated, "the token is not known here")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return tipstaff.Errorf(tipstaff.Unauthenticated, "the request needs a bearer token, and has another kind of credential: Authorization: Bearer …")
+	}
+	bearer, err := c.s.o.Tokens.Bearer(surface, strings.TrimSpace(secret))
+	if err != nil {
+		return err
 	}
 	bearer.Client = fmt.Sprintf("%.200s", strings.ToValidUTF8(c.r.UserAgent(), "\uFFFD"))
 	c.bearer, c.r = bearer, c.r.WithContext(tipstaff.WithCaller(c.r.Context(), bearer.Caller))

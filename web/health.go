@@ -80,12 +80,12 @@ func (c *call) signinCode() (any, error) {
 	if c.s.o.Page == nil {
 		return nil, refuse(http.StatusNotFound, "this server has no page")
 	}
-	scheme := "http://"
+	at := "http://" + c.s.o.Page.At(c.r.Host)
 	if c.r.TLS != nil {
-		scheme = "https://"
+		at = "https://" + c.r.Host
 	}
 	path, expires := c.s.o.Page.Code(c.bearer)
-	return with{http.StatusCreated, SigninCode{scheme + c.r.Host + path, expires}}, nil
+	return with{http.StatusCreated, SigninCode{at + path, expires}}, nil
 }
 
 // mcp hands a request on, as one of that surface.

@@ -40,6 +40,9 @@ type Options struct {
 	// without a port. nil: it has none.
 	Hosts []string
 	TLS   *tls.Config // nil: plaintext
+	// Peer finds the runs whose process holds the other end of a connection: see
+	// [tipstaff.Within]. nil: it is of none.
+	Peer func(net.Conn) func() []string
 	// Log is told of every request, never of what it carries. nil: nobody is.
 	Log *slog.Logger
 	// Trace puts the span of whoever asks into the context. nil: requests belong to no trace.
@@ -70,6 +73,8 @@ type Page interface {
 	http.Handler
 	// Code makes a link that signs the bearer of a token in, once: its path on this server.
 	Code(tipstaff.Bearer) (path string, expires time.Time)
+	// At is where the page is for somebody who asks this server by a host, with its port.
+	At(host string) string
 }
 
 // Server answers requests until it is closed.
@@ -94,7 +99,7 @@ func New(control tipstaff.Control, o Options) *Server {
 	s.feeds.runs = control.Runs
 	s.serving, s.quiesce = context.WithCancel(context.Background())
 	s.http = http.Server{
-		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaders, TLSConfig: o.TLS,
+		Handler: s, ConnContext: ofConn, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaders, TLSConfig: o.TLS,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
 	return s
@@ -102,7 +107,7 @@ func New(control tipstaff.Control, o Options) *Server {
 
 // Serve answers requests that come by the listener until the server is closed.
 func (s *Server) Serve(l net.Listener) (err error) {
-	l = &limitedListener{Listener: l}
+	l = &limitedListener{Listener: l, peer: s.o.Peer}
 	if s.o.TLS != nil {
 		err = s.http.ServeTLS(l, "", "")
 	} else {
@@ -142,6 +147,7 @@ func (s *Server) Stats() Stats {
 // limitedListener takes so many connections at once.
 type limitedListener struct {
 	net.Listener
+	peer func(net.Conn) func() []string
 	open atomic.Int64
 }
 
@@ -154,7 +160,11 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if l.open.Add(1) <= maxConns {
-			return &countedConn{Conn: conn, open: &l.open}, nil
+			c := &countedConn{Conn: conn, open: &l.open}
+			if l.peer != nil {
+				c.within = l.peer(conn)
+			}
+			return c, nil
 		}
 		l.open.Add(-1)
 		conn.Close()
@@ -165,6 +175,18 @@ type countedConn struct {
 	net.Conn
 	open   *atomic.Int64
 	closed atomic.Bool
+	within func() []string // of who holds the other end; nil: of none
+}
+
+// ofConn is the context of the requests of a connection.
+func ofConn(ctx context.Context, conn net.Conn) context.Context {
+	if encrypted, ok := conn.(*tls.Conn); ok {
+		conn = encrypted.NetConn()
+	}
+	if c, ok := conn.(*countedConn); ok && c.within != nil {
+		return tipstaff.Within(ctx, c.within)
+	}
+	return ctx
 }
 
 func (c *countedConn) Close() error {

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
@@ -32,6 +33,24 @@ type Token struct {
 	User   string
 	Token  string   `doc:"token"`  // a $env:NAME reference
 	Scopes []string `doc:"scopes"` // nil: the default ones
+	// Expires is when it is refused: a date, which is the last day in UTC, or a time of RFC 3339.
+	// "": never.
+	Expires string `doc:"expires"`
+}
+
+// Expiry is when a token is refused; zero: never.
+func (t Token) Expiry() (time.Time, error) {
+	if t.Expires == "" {
+		return time.Time{}, nil
+	}
+	if day, err := time.Parse(time.DateOnly, t.Expires); err == nil {
+		return day.AddDate(0, 0, 1), nil
+	}
+	at, err := time.Parse(time.RFC3339, t.Expires)
+	if err != nil {
+		err = fmt.Errorf("%s is neither a date like 2027-03-31 nor a time like 2027-03-31T18:00:00Z", tipstaff.Quote(t.Expires, 100))
+	}
+	return at, err
 }
 
 // Serving is the configuration of the daemon; that of a nil manifest is the default.
@@ -47,7 +66,11 @@ func (s Serve) Open(environ []string) ([]tipstaff.Token, error) {
 			return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Err: refused,
 				Message: fmt.Sprintf("serve.tokens.%s: %s", t.User, refused.Message), Hint: "set the variable before the daemon is started"}
 		}
-		tokens = append(tokens, tipstaff.Token{User: t.User, Secret: Substitute(t.Token, values), Scopes: t.Scopes})
+		expires, err := t.Expiry()
+		if err != nil {
+			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "serve.tokens.%s.expires: %v", t.User, err)
+		}
+		tokens = append(tokens, tipstaff.Token{User: t.User, Secret: Substitute(t.Token, values), Scopes: t.Scopes, Expires: expires})
 	}
 	return tokens, nil
 }
@@ -99,6 +122,9 @@ func (t *Token) ReadDocument(f *document.Fields, name string, v *document.Value)
 func (t *Token) CheckDocument(f *document.Fields) {
 	needs(f, "token", ", as $env:NAME")
 	secretText(f, "token")
+	if _, err := t.Expiry(); err != nil {
+		f.Report(document.CodeRange, f.Get("expires").At, "expires", "%v", err)
+	}
 	checkEach(f, "scopes", func(s string) error {
 		if slices.Contains(tipstaff.Scopes(), s) {
 			return nil

@@ -2,6 +2,7 @@ package workspace_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -42,6 +43,22 @@ serve:
 	}
 }
 
+func TestTokensExpire(t *testing.T) {
+	m, problems := workspace.Parse("tipstaff.yaml", []byte("serve: {tokens: {a: {token: $env:A, expires: 2026-12-31}, b: {token: $env:A, expires: '2026-12-31T18:00:00+01:00'}, c: $env:A}}"))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	tokens, err := m.Serving().Open([]string{"A=a-secret-of-somebody"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []time.Time{time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 12, 31, 17, 0, 0, 0, time.UTC), {}} {
+		if !tokens[i].Expires.Equal(want) {
+			t.Errorf("%s expires %v, want %v", tokens[i].User, tokens[i].Expires, want)
+		}
+	}
+}
+
 func TestServingProblems(t *testing.T) {
 	for name, tc := range map[string]struct {
 		doc, code    string
@@ -50,6 +67,7 @@ func TestServingProblems(t *testing.T) {
 		"a token written out":           {"serve:\n  tokens:\n    alice: 0123456789abcdef\n", workspace.CodeCredential, 3, 12},
 		"one written out beside scopes": {"serve:\n  tokens:\n    alice: {token: 0123456789abcdef}\n", workspace.CodeCredential, 3, 20},
 		"none":                          {"serve:\n  tokens:\n    alice: {scopes: [read]}\n", document.CodeFieldMissing, 3, 12},
+		"no time":                       {"serve:\n  tokens:\n    alice: {token: $env:A, expires: tomorrow}\n", document.CodeRange, 3, 37},
 		"a scope unknown":               {"serve:\n  tokens:\n    alice: {token: $env:A, scopes: [reed]}\n", document.CodeRange, 3, 37},
 		"no name of a user":             {"serve:\n  tokens:\n    a b: $env:A\n", document.CodeFieldUnknown, 3, 5},
 		"every host":                    {"serve:\n  hosts: ['*']\n", document.CodeRange, 2, 11},

@@ -1,6 +1,8 @@
 package workspace
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"path/filepath"
 
 	"github.com/tipstaff/tipstaff"
@@ -24,4 +26,21 @@ func StateDir(env func(name string) string) (string, error) {
 	}
 	return "", tipstaff.Errorf(tipstaff.StateUnavailable, "no folder is there for what is kept for a user: none of TIPSTAFF_STATE, XDG_STATE_HOME and HOME is an absolute path").
 		WithCommand("set TIPSTAFF_STATE to a folder outside of every workspace")
+}
+
+// TokenFile is the file of the token that a workspace makes for its daemon: one for each
+// folder, whatever it is called by. Clients in other languages find it by the same rule.
+func TokenFile(workspace string, env func(name string) string) (string, error) {
+	state, err := StateDir(env)
+	if err != nil {
+		return "", err
+	}
+	if workspace, err = filepath.Abs(workspace); err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(workspace); err == nil {
+		workspace = real
+	}
+	sum := sha256.Sum256([]byte(workspace))
+	return filepath.Join(state, "serve.token", hex.EncodeToString(sum[:16])), nil
 }

@@ -26,6 +26,7 @@ type serving struct {
 	away       *workspace // of whoever uses it: it has no store
 	addr       string
 	httpAddr   string
+	tokenFile  string
 	flags      []string
 	daemon     *cmdtest.Process
 }
@@ -39,10 +40,16 @@ func serveWith(t *testing.T, flags []string, archives ...string) *serving {
 		t.Fatal(err)
 	}
 	s.begin()
-	token, err := os.ReadFile(s.Path(".tipstaff", "serve.token"))
-	s.Check(err)
-	s.away.Env = append(s.away.Env, "NO_COLOR=1", "TIPSTAFF_SERVER="+s.addr, "TIPSTAFF_TOKEN="+strings.TrimSpace(string(token)))
+	s.away.Env = append(s.away.Env, "NO_COLOR=1", "TIPSTAFF_SERVER="+s.addr, "TIPSTAFF_TOKEN="+s.token())
 	return s
+}
+
+// token is that of the daemon.
+func (s *serving) token() string {
+	s.Helper()
+	text, err := os.ReadFile(s.tokenFile)
+	s.Check(err)
+	return strings.TrimSpace(string(text))
 }
 
 // begin starts the daemon, at the address it had if it had one.
@@ -55,9 +62,10 @@ func (s *serving) begin() {
 	var told struct {
 		Addr string `json:"grpc_addr"`
 		HTTP string `json:"addr"`
+		File string `json:"token_file"`
 	}
 	s.Check(json.NewDecoder(out).Decode(&told))
-	s.addr, s.httpAddr = told.Addr, told.HTTP
+	s.addr, s.httpAddr, s.tokenFile = told.Addr, told.HTTP, told.File
 }
 
 const gatedWork = `-- plan.yaml --
@@ -91,7 +99,7 @@ func TestServingOnASocket(t *testing.T) {
 	s.Must(4, "run", "plan.yaml", "--server", s.addr)
 	s.Must(0, "ls", "--server", "unix://"+s.Path("d.sock")).Says(t, "awaiting_decision")
 	s.Env = append(s.Env, "TIPSTAFF_TOKEN=of-somebody-else-entirely")
-	if out := s.Must(3, "ls", "--server", s.addr).Err; !strings.Contains(out, "does not know the token") {
+	if out := s.Must(3, "ls", "--server", s.addr).Err; !strings.Contains(out, "the token is not known here") {
 		t.Errorf("without a token it is answered %q", out)
 	}
 	s.Env = s.Env[:len(s.Env)-1]
@@ -172,7 +180,7 @@ func TestCommandsAtAServer(t *testing.T) {
 		}
 	}
 	w.Env = append(w.Env, "TIPSTAFF_TOKEN=of-somebody-else-entirely")
-	if r := w.Run("ls"); r.Code != 3 || !strings.Contains(r.Err, "does not know the token") {
+	if r := w.Run("ls"); r.Code != 3 || !strings.Contains(r.Err, "the token is not known here") {
 		t.Errorf("a wrong token: %d %s", r.Code, r.Err)
 	}
 }

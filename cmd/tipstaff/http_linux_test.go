@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,9 +27,7 @@ func (s *serving) request(method, path, body string, with ...string) *http.Reque
 	s.Helper()
 	r, err := http.NewRequest(method, "http://"+s.httpAddr+path, strings.NewReader(body))
 	s.Check(err)
-	token, err := os.ReadFile(s.Path(".tipstaff", "serve.token"))
-	s.Check(err)
-	r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	r.Header.Set("Authorization", "Bearer "+s.token())
 	r.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(with); i += 2 {
 		r.Header.Set(with[i], with[i+1])

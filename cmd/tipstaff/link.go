@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -48,19 +46,17 @@ func signinLink(ctx context.Context, o cli.ServeOptions) (cli.SigninLink, error)
 	case err != nil:
 		return link, err
 	case res.StatusCode == http.StatusUnauthorized:
-		return link, tipstaff.Errorf(tipstaff.Forbidden, "the daemon at %s does not know the token", at).WithHint("set TIPSTAFF_TOKEN to one of its tokens, or name its workspace with --workspace")
+		var why struct {
+			Error struct{ Message string }
+		}
+		_ = json.Unmarshal(text, &why) // what is not our answer says nothing
+		return link, tipstaff.Errorf(tipstaff.Forbidden, "the daemon at %s does not let the token in: %s", at, tipstaff.Printable(why.Error.Message)).WithHint("set TIPSTAFF_TOKEN to one of its tokens, or name its workspace with --workspace")
 	case res.StatusCode == http.StatusNotFound:
 		return link, tipstaff.Errorf(tipstaff.InvalidArgument, "the daemon at %s has no page", at).WithHint("it was started with --no-page, or is of an older version")
 	case res.StatusCode != http.StatusCreated:
 		return link, fmt.Errorf("the daemon at %s answers %s", at, res.Status)
 	}
 	return link, nil
-}
-
-// workspaceToken is that of a daemon of a workspace which made one itself; "": there is none.
-func workspaceToken(workspace string) string {
-	own, _ := os.ReadFile(filepath.Join(workspace, storeFolder, "serve.token"))
-	return strings.TrimSpace(string(own))
 }
 
 // pageClient is who asks the daemon, and where. A daemon that listens everywhere is asked on

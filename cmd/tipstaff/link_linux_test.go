@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -10,7 +11,14 @@ import (
 // opened is the status and the text of an address.
 func opened(t *testing.T, address string) (int, string) {
 	t.Helper()
-	res, err := http.Get(address)
+	r, err := http.NewRequest("GET", address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasSuffix(r.URL.Hostname(), ".localhost") { // as browsers take it
+		r.Host, r.URL.Host = r.URL.Host, "127.0.0.1:"+r.URL.Port()
+	}
+	res, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,14 +37,14 @@ func TestALinkToThePage(t *testing.T) {
 	s := serveWith(t, nil, manifest)
 	for name, at := range map[string]*workspace{"of its workspace": s.workspace, "elsewhere": s.away} {
 		link := strings.TrimSpace(at.Must(0, "serve", "--link", "--addr", s.httpAddr).Out)
-		if status, text := opened(t, link); !strings.HasPrefix(link, "http://"+s.httpAddr+"/ui/signin?code=") || status != 200 || !strings.Contains(text, "Sign in as local") {
+		if status, text := opened(t, link); !regexp.MustCompile(`^http://[0-9a-f]{20}\.localhost`+strings.TrimPrefix(s.httpAddr, "127.0.0.1")+`/ui/signin\?code=`).MatchString(link) || status != 200 || !strings.Contains(text, "Sign in as local") {
 			t.Errorf("the link %s is %s: %d %s", name, link, status, text)
 		}
 	}
 	stranger := newWorkspace(t, manifest)
 	stranger.Must(3, "serve", "--link", "--addr", s.httpAddr).Says(t, "there is no token", "TIPSTAFF_TOKEN")
 	stranger.Env = append(stranger.Env, "TIPSTAFF_TOKEN=of-somebody-else-entirely")
-	stranger.Must(3, "serve", "--link", "--addr", s.httpAddr).Says(t, "does not know the token")
+	stranger.Must(3, "serve", "--link", "--addr", s.httpAddr).Says(t, "the token is not known here")
 	s.Must(3, "serve", "--link", "--addr", "127.0.0.1:1").Says(t, "no daemon answers", "--addr")
 }
 

@@ -53,6 +53,12 @@ func (s *stop) environment() *cli.Env {
 		env.History = filepath.Join(state, "history")
 	}
 	env.Open, env.Connect = s.open, connect
+	env.Within = func() []string {
+		if within := s.within.Load(); within != nil {
+			return (*within)()
+		}
+		return nil
+	}
 	env.Export = runner.Export
 	env.Backup, env.CopyStore = backup, copyStore
 	env.Doctor = doctor
@@ -64,7 +70,7 @@ func (s *stop) environment() *cli.Env {
 	env.ListWorkers, env.CheckWorkers = listWorkers, checkWorkers
 	env.Starter = starter
 	env.Approve = agent.Asker(agent.AutoAllow{}, "auto")
-	env.Serve, env.MCP, env.RunClient, env.SigninLink = s.serve, s.mcp, runClient, signinLink
+	env.Serve, env.MCP, env.RunClient, env.SigninLink, env.ServeToken = s.serve, s.mcp, runClient, signinLink, serveToken
 	env.EndToEnd = s.endToEnd
 	env.OnInterrupt, env.Interrupt = s.onInterrupt, s.interrupt
 	return env

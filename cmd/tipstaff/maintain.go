@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/cli"
@@ -117,7 +118,10 @@ func examineFiles(dir string) (found []tipstaff.Diagnostic) {
 	case err != nil:
 		fault("manifest", path, "give this user the right to read it", "it cannot be read: %v", err)
 	default:
-		_, problems := ws.ParseIn(ws.Beside(dir), manifest, src)
+		m, problems := ws.ParseIn(ws.Beside(dir), manifest, src)
+		if len(problems) == 0 {
+			found = append(found, expiringTokens(path, m.Serving().Tokens, time.Now())...)
+		}
 		for _, p := range problems {
 			fault("manifest", fmt.Sprintf("%s:%d:%d", filepath.Join(dir, p.File), p.Line, p.Column), "correct it; tipstaff tools verify checks it with its servers", "%s: %s", p.Code, p.Message)
 		}
@@ -129,6 +133,27 @@ func examineFiles(dir string) (found []tipstaff.Diagnostic) {
 	}
 	if _, err := tool.ReadLock(dir); err != nil {
 		fault("lock", filepath.Join(dir, tool.LockName), "restore it from version control, or move it away and accept the tools again with tipstaff tools pin", "%v", err)
+	}
+	return found
+}
+
+// expiryWarning is how long before it expires a token is told of.
+const expiryWarning = 7 * 24 * time.Hour
+
+// expiringTokens are tokens of a manifest that are refused, or soon will be.
+func expiringTokens(path string, tokens []ws.Token, now time.Time) (found []tipstaff.Diagnostic) {
+	for _, t := range tokens {
+		at, err := t.Expiry()
+		if err != nil || at.IsZero() || at.Sub(now) > expiryWarning {
+			continue
+		}
+		when := "expires at"
+		if !now.Before(at) {
+			when = "has expired, at"
+		}
+		found = append(found, tipstaff.Diagnostic{Severity: tipstaff.SeverityWarning, Code: "token_expires", Where: path + ": serve.tokens." + t.User,
+			Message: fmt.Sprintf("the token of %s %s %s", t.User, when, at.UTC().Format(time.RFC3339)),
+			Remedy:  "set its variable to a new token, expires to a later time, and start the daemon again"})
 	}
 	return found
 }

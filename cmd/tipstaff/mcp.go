@@ -69,7 +69,7 @@ func (s *stop) serveMCP(ctx context.Context, opened *session, server *mcpserver.
 		return err
 	}
 	told.Addr = addr
-	site := opened.site(web.Options{Tokens: tokens, Hosts: config.Hosts, Log: log, Trace: traced, Folders: foldersOf("", opened.runner.Workspace), MCP: server.Handler(), Only: "mcp"})
+	site := opened.site(web.Options{Peer: opened.peers(), Tokens: tokens, Hosts: config.Hosts, Log: log, Trace: traced, Folders: foldersOf("", opened.runner.Workspace), MCP: server.Handler(), Only: "mcp"})
 	served := make(chan error, 1)
 	go func() { served <- site.Serve(listener) }()
 	defer site.Close(s.patience)

@@ -244,7 +244,7 @@ func (b bearing) RoundTrip(r *http.Request) (*http.Response, error) {
 func (w *workspace) serveMCP(t *testing.T) (url, token string) {
 	t.Helper()
 	url = w.listenMCP(t)
-	return url, strings.TrimSpace(w.Read(".tipstaff/serve.token"))
+	return url, strings.TrimSpace(w.Must(0, "serve", "--token").Out)
 }
 
 func (w *workspace) listenMCP(t *testing.T) (url string) {

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -29,9 +27,6 @@ import (
 	"github.com/tipstaff/tipstaff/web/page"
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
-
-// localUser is whose token a workspace makes that names none.
-const localUser = "local"
 
 // serve is the daemon: the runner of a workspace behind an HTTP and a gRPC server.
 func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.Listening) error) (err error) {
@@ -65,7 +60,6 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if err != nil {
 		return err
 	}
-	tokens.Now = time.Now
 	for _, dir := range library.folders() {
 		if err := ws.NoteServed(filepath.Join(workspace, storeFolder), dir); err != nil {
 			return unusable(err)
@@ -82,14 +76,17 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	}
 	told.Addr = addr
 	log := logTo(o.JSON)
+	peers := opened.peers()
 	server := rpc.New(opened.Service(), opened.runner.Hosts(), rpc.Options{
-		Tokens: tokens, Pipelines: library.pipelines(), Default: o.DefaultPipeline, TLS: encryption, Log: log, Trace: traced,
+		Peer: peers, Tokens: tokens, Pipelines: library.pipelines(), Default: o.DefaultPipeline, TLS: encryption, Log: log, Trace: traced,
 		Folders: foldersOf(o.Pipelines, workspace),
 	})
-	seen := web.Options{Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace),
+	seen := web.Options{Peer: peers, Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace),
 		MCP: opened.controlPlane(log, mcpserver.Options{}).Handler()}
 	if !o.NoPage {
-		seen.Page = page.New(opened.control(), page.Options{Tokens: tokens, Version: version, Status: web.Status, Export: runner.Export, Log: log,
+		name := opened.pageHost(pages.Addr())
+		seen.Hosts = append(slices.Clip(seen.Hosts), name...)
+		seen.Page = page.New(opened.control(), page.Options{Host: strings.Join(name, ""), Tokens: tokens, Version: version, Status: web.Status, Export: runner.Export, Log: log,
 			Sessions: opened.runner.Sessions(), Daemon: opened.daemon(time.Now(), config.MaxDriving), Tools: opened.runner.Tools(), Memory: opened.Memory()})
 		told.Page = pageOf(seen.Page, &told, tokens)
 	}
@@ -190,7 +187,7 @@ func pageOf(p web.Page, told *cli.Listening, tokens *tipstaff.Tokens) func() str
 	if strings.HasPrefix(told.Addr, "unix:") {
 		return nil
 	}
-	at := "http://" + told.Addr
+	at := "http://" + p.At(told.Addr)
 	if told.TLS {
 		at = "https://" + told.Addr
 	}
@@ -201,6 +198,17 @@ func pageOf(p web.Page, told *cli.Listening, tokens *tipstaff.Tokens) func() str
 		}
 		return at + path
 	}
+}
+
+// pageHost is a name for the page that only those know who may read the keys of this store,
+// where browsers find it: they take what ends on .localhost for 127.0.0.1 and ::1, and tell
+// cookies of one such name from those of another. None: it listens elsewhere.
+func (s *session) pageHost(addr net.Addr) (name []string) {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() && !tcp.IP.Equal(net.IPv4(127, 0, 0, 1)) && !tcp.IP.Equal(net.IPv6loopback) {
+		return nil
+	}
+	return []string{hex.EncodeToString(s.store.Secret("host of the page")[:10]) + ".localhost"}
 }
 
 // bind listens where a flag says, and tells where that is.
@@ -294,50 +302,6 @@ func authorities(file string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("%s holds no certificate", file)
 	}
 	return pool, nil
-}
-
-// tokens are those of the manifest, or the one of this workspace.
-func (s *session) tokens(config ws.Serve, told *cli.Listening) (*tipstaff.Tokens, error) {
-	given, err := config.Open(os.Environ())
-	if err != nil {
-		return nil, err
-	}
-	if len(given) == 0 {
-		told.TokenFile = filepath.Join(s.dir, "serve.token")
-		secret, err := ownToken(told.TokenFile)
-		if err != nil {
-			return nil, err
-		}
-		given = []tipstaff.Token{{User: localUser, Secret: secret, Scopes: tipstaff.Scopes()}}
-	}
-	return tipstaff.NewTokens(given...)
-}
-
-// ownToken reads the token of a workspace, and makes it if there is none.
-func ownToken(file string) (string, error) {
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, werr := fmt.Fprintln(f, newSecret())
-		err = errors.Join(werr, f.Close())
-	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", &tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: "the token cannot be made: " + err.Error(), Err: err}
-	}
-	info, err := os.Stat(file)
-	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		return "", tipstaff.Errorf(tipstaff.Refused, "%s can be read by others on this machine", file).WithHint("remove it: a new one is made")
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", &tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: "the token cannot be read: " + err.Error(), Err: err}
-	}
-	return strings.TrimSpace(string(text)), nil
-}
-
-func newSecret() string {
-	secret := make([]byte, 32)
-	_, _ = rand.Read(secret) // never fails
-	return hex.EncodeToString(secret)
 }
 
 // library is a folder of pipelines.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -64,9 +65,10 @@ type stop struct {
 	patience context.Context // ends with the grace that drives are given
 	signals  chan os.Signal
 
-	interruptHook atomic.Pointer[func() bool] // is asked whether it deals with an interrupt; nil: nobody does
-	terminateHook atomic.Pointer[func() bool] // likewise of a SIGTERM, the first
-	stopHook      atomic.Pointer[func()]      // is done before drives are stopped; nil: nothing is
+	within        atomic.Pointer[func() []string] // of the workspace that is open: see cli.Env.Within; nil: none is
+	interruptHook atomic.Pointer[func() bool]     // is asked whether it deals with an interrupt; nil: nobody does
+	terminateHook atomic.Pointer[func() bool]     // likewise of a SIGTERM, the first
+	stopHook      atomic.Pointer[func()]          // is done before drives are stopped; nil: nothing is
 }
 
 func newStop() *stop {
@@ -152,6 +154,7 @@ type session struct {
 	execute  tipstaff.ID      // the run that this process was launched to drive; zero: none
 	first    *firstRun        // of such a workspace, if a run is about to be started in it
 	repaired func()           // waits for the files of runs that are being written again; nil: none are
+	member   supervisor.Member
 
 	telemetry *telemetry.Telemetry
 }
@@ -251,8 +254,10 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 	opened := &session{telemetry: telemetry.New(version, os.Stderr)}
 	config = trusting(config)
 	config.Workspace, config.Skills, config.Policy = workspace, o.Skills, o.Policy
-	member := supervisor.Membership()
-	config.OwnRuns, config.Under = slices.DeleteFunc(member.Runs, func(run string) bool { return run == o.Execute }), member.Under
+	opened.member = supervisor.Membership()
+	opened.member.Runs = slices.DeleteFunc(opened.member.Runs, func(run string) bool { return run == o.Execute })
+	within := func() []string { return opened.ownRuns(opened.member) }
+	s.within.Store(&within)
 	config.Launcher, config.MaxRuns, config.Exec = new(supervisor.Launcher), o.MaxRuns, executing(workspace, o.Skills)
 	config.Watch = opened.telemetry.Watch
 	if config.Models == nil {
@@ -356,6 +361,37 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 	s.runner, s.store, s.dir = r, store, dir
 	s.repair(ctx)
 	return nil
+}
+
+// ownRuns are the runs of this store of which a process is one.
+func (s *session) ownRuns(m supervisor.Member) []string {
+	return s.runner.Within(context.Background(), m.Runs, m.Certain, m.Under)
+}
+
+// peers finds the runs of which who holds the other ends of connections is a process: see
+// [tipstaff.Caller]. It begins to look when a connection comes, and is asked when it matters.
+func (s *session) peers() func(net.Conn) func() []string {
+	ours := s.ownRuns(s.member) // who is served by a process of a run decides nothing either
+	owners := func() ([]flow.Owner, error) { return s.runner.Owners(context.Background()) }
+	return func(conn net.Conn) func() []string {
+		own, looked := ours, make(chan struct{})
+		go func() {
+			defer close(looked)
+			p := supervisor.PeerOf(conn, owners)
+			var theirs []string
+			if p.Program || len(p.Runs) > 0 {
+				theirs = s.ownRuns(p.Member)
+			}
+			if p.Doubt || p.Program && len(theirs) == 0 {
+				theirs = []string{""}
+			}
+			own = append(slices.Clip(own), theirs...)
+		}()
+		return func() []string {
+			<-looked
+			return own
+		}
+	}
 }
 
 // repair has files of runs written again that are missing, for as long as the session

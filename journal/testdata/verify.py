@@ -31,7 +31,7 @@ KINDS = {  # kind: (whose act, fields of the body)
     "intent.draft": ("executor", "program_kind program_digest?:digest prose? skill? skill_digest?:digest inputs bounds user "
                      "origin keys{user:key executor:key} frozen{*:digest} title? labels? trace? parent?{run relation} "
                      "fork_of?{run:name seq:seq hash:digest} hold? pipeline?{envelope_id:text request_id:text "
-                     "thread_id:text version} rollback? by?:text rules? asks?:text files? followup?"),
+                     "thread_id:text version} rollback? by?:text rules? asks?:text files? followup? within?"),
     "intent.compiled": ("executor", "intent? intent_hash? program_digest?:digest model? attempts"),
     "intent.clarify": ("executor", "gate round questions[]{id prompt type options default? required}"),
     "intent.answer": ("user", "gate answers via client? note? decided_by? on_behalf_of?:text"),

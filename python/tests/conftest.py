@@ -56,7 +56,8 @@ class Server:
 
     @property
     def token(self) -> str:
-        return (self.workspace / ".tipstaff" / "serve.token").read_text().strip()
+        command = [BINARY, "serve", "--token", "--workspace", str(self.workspace)]
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         if self._process is not None:

@@ -57,7 +57,7 @@ func (s *surfaces) serve() {
 		s.Fatalf("the daemon does not listen: %v\n%s", err, s.daemon.Err.String())
 	}
 	s.base = "http://" + strings.Fields(line)[1]
-	if s.token = strings.TrimSpace(s.Read(".tipstaff/serve.token")); own {
+	if s.token = strings.TrimSpace(s.Must(0, "serve", "--token").Out); own {
 		s.token = reader
 	}
 

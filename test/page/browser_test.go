@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 type ground struct {
 	*testing.T
 	dir, addr, binary string
+	page              string // where it is
 	daemon            *exec.Cmd
 }
 
@@ -59,6 +61,13 @@ func (g *ground) serve() {
 	if !bufio.NewScanner(out).Scan() {
 		g.Fatal("the daemon does not listen")
 	}
+	ask := exec.Command(g.binary, "serve", "--link", "--addr", g.addr)
+	ask.Dir = g.dir
+	link, err := ask.Output()
+	if err != nil {
+		g.Fatal(err)
+	}
+	g.page, _, _ = strings.Cut(string(link), "/ui/")
 }
 
 func (g *ground) stop() {
@@ -74,7 +83,7 @@ func (g *ground) script(name string, env ...string) {
 		g.Fatal(err)
 	}
 	node := exec.Command("node", filepath.Join("browser", name))
-	node.Env = append(append(os.Environ(), "TIPSTAFF_PAGE=http://"+g.addr, "TIPSTAFF_FOLDER="+g.dir, "TIPSTAFF_MODULES="+modules, "TIPSTAFF_CHROMIUM=/usr/bin/chromium"), env...)
+	node.Env = append(append(os.Environ(), "TIPSTAFF_PAGE="+g.page, "TIPSTAFF_FOLDER="+g.dir, "TIPSTAFF_MODULES="+modules, "TIPSTAFF_CHROMIUM=/usr/bin/chromium"), env...)
 	var said bytes.Buffer
 	node.Stdout, node.Stderr = &said, &said
 	if err := node.Start(); err != nil {
@@ -114,6 +123,7 @@ func (g *ground) asked(what string, do func()) {
 }
 
 func TestBrowserLive(t *testing.T)   { newGround(t).script("live.mjs") }
+func TestBrowserStolen(t *testing.T) { newGround(t).script("stolen.mjs") }
 func TestBrowserDecide(t *testing.T) { newGround(t).script("decide.mjs") }
 func TestBrowserInbox(t *testing.T)  { newGround(t).script("inbox.mjs") }
 func TestBrowserHaste(t *testing.T)  { newGround(t).script("haste.mjs") }

@@ -72,8 +72,8 @@ func visit(t *testing.T, s *shelf) *shelfReader {
 	}
 	s.run.ID, s.run.HeadSeq = id, int64(len(s.events))
 	site := New(tipstaff.Control{Runs: s, Now: time.Now}, Options{Tokens: tokens, Status: func(tipstaff.Code) int { return http.StatusNotFound }})
-	b, ok := tokens.Bearer(surface, "the-token-of-alice")
-	if !ok {
+	b, err := tokens.Bearer(surface, "the-token-of-alice")
+	if err != nil {
 		t.Fatal("alice is not known")
 	}
 	return &shelfReader{t, site, newSession(b, time.Now(), time.Now()).value(), id.String()}

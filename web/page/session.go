@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -103,7 +104,7 @@ func (s *Site) session(r *http.Request) *session {
 		return drawn
 	}
 	given := r.CookiesNamed(cookieName(r))
-	if len(given) != 1 {
+	if len(given) != 1 || s.elsewhere(r) != "" {
 		return nil
 	}
 	found := parseSession(s.o.Tokens, given[0].Value, s.now())
@@ -111,6 +112,30 @@ func (s *Site) session(r *http.Request) *session {
 		return nil
 	}
 	return found
+}
+
+// At is where the page is for somebody who asks for it by a host, with its port: under its own
+// name if others on this machine are called by that host, too.
+func (s *Site) At(host string) string {
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	if ip := net.ParseIP(name); s.o.Host == "" || !strings.EqualFold(name, "localhost") && (ip == nil || !ip.IsLoopback()) {
+		return host
+	}
+	if port == "" {
+		return s.o.Host
+	}
+	return net.JoinHostPort(s.o.Host, port)
+}
+
+// elsewhere is the host under which a request would have a session; "": it is this one.
+func (s *Site) elsewhere(r *http.Request) string {
+	if at := s.At(r.Host); r.TLS == nil && at != r.Host {
+		return at
+	}
+	return ""
 }
 
 // keep gives a session to the browser; nil takes it away.

@@ -3,8 +3,10 @@ package page
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -130,7 +132,7 @@ func (v *view) signin() error {
 		if v.s.signins.barred(v.r, v.now) {
 			return tooMany()
 		}
-		b, known := v.s.signins.look(page.Code, false, v.now)
+		b, known := v.code(page.Code, false)
 		if page.User = b.User; !known {
 			v.s.signins.missed(v.r, v.now)
 			page.Code, page.Error = "", linkUsed
@@ -139,11 +141,18 @@ func (v *view) signin() error {
 	return v.show("signin", "Sign in", page)
 }
 
+// code is whom a code lets in whose token still holds; use: it does so now, and never again.
+func (v *view) code(text string, use bool) (tipstaff.Bearer, bool) {
+	b, known := v.s.signins.look(text, use, v.now)
+	return b, known && slices.ContainsFunc(v.s.o.Tokens.BearersOf(surface, b.User), b.SameToken)
+}
+
 // linkUsed is why a link lets nobody in.
 const linkUsed = "This link has been used, or has expired. tipstaff serve --link makes another; a token does as well."
 
 type signinPage struct {
 	Next, Code, User, Error string
+	Link                    string // to the page under its own name, for who has shown a token; "": nobody has
 }
 
 // enter signs somebody in, by a code or a token.
@@ -151,25 +160,41 @@ func (v *view) enter() error {
 	if v.s.signins.barred(v.r, v.now) {
 		return tooMany()
 	}
-	b, known := tipstaff.Bearer{}, false
-	code := v.r.PostFormValue("code")
-	if code != "" {
-		b, known = v.s.signins.look(code, true, v.now)
+	b, why := tipstaff.Bearer{}, ""
+	if code := v.r.PostFormValue("code"); code != "" {
+		known := false
+		if b, known = v.code(code, true); !known {
+			why = linkUsed
+		}
 	} else {
-		b, known = v.s.o.Tokens.Bearer(surface, strings.TrimSpace(v.r.PostFormValue("token")))
+		var err error
+		if b, err = v.s.o.Tokens.Bearer(surface, strings.TrimSpace(v.r.PostFormValue("token"))); err != nil {
+			why = signinRefused(err)
+		}
 	}
 	next := local(v.r.PostFormValue("next"))
-	if !known {
+	if why != "" {
 		v.s.signins.missed(v.r, v.now)
-		page := signinPage{Next: next, Error: "This token is not known here. .tipstaff/serve.token holds that of this machine; tipstaff serve --link makes a link instead."}
-		if code != "" {
-			page.Error = linkUsed
-		}
+		page := signinPage{Next: next, Error: why}
 		v.status = http.StatusForbidden
 		return v.show("signin", "Sign in", page)
 	}
+	if at := v.s.elsewhere(v.r); at != "" { // by a link: a redirect of a form to another host is refused by browsers
+		path, _ := v.s.Code(b)
+		return v.show("signin", "Sign in", signinPage{User: b.User, Link: "http://" + at + path + "&" + query("next", next)})
+	}
 	v.s.keep(v.w, v.r, newSession(b, v.now, v.now))
 	return v.redirect(next)
+}
+
+// signinRefused is why a token lets nobody in, and what does.
+func signinRefused(err error) string {
+	text := err.Error()
+	var known *tipstaff.Error
+	if errors.As(err, &known) {
+		text = known.Message
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + ". In the daemon's workspace, tipstaff serve --token prints its token, and tipstaff serve --link a link instead."
 }
 
 // signout ends the session.

@@ -19,6 +19,12 @@ type Options struct {
 	Tokens   *tipstaff.Tokens
 	Sessions tipstaff.Sessions // required
 	Version  string
+	// Host is a name of this machine that no other server here is called by, and that only those
+	// are told who have signed in. Browsers send a cookie to every port of a host: one that is
+	// given to 127.0.0.1 reaches whoever serves there. So sessions are under this name alone,
+	// unless the connection is encrypted or comes by another name. "": there is none, and every
+	// name will do.
+	Host string
 	// Status is the HTTP status of a code. nil: it is 500.
 	Status func(tipstaff.Code) int
 	// Export writes a run to a new folder that verifies on its own. nil: exports are not offered.

@@ -37,7 +37,8 @@ class Client:
     """A connection to a Tipstaff server.
 
     ``address``: argument, ``TIPSTAFF_ADDRESS``, ``localhost:50051``. ``token``:
-    argument, ``TIPSTAFF_TOKEN``, ``.tipstaff/serve.token`` of the workspace.
+    argument, ``TIPSTAFF_TOKEN``, what ``tipstaff serve --token`` prints in the
+    workspace (``TIPSTAFF_WORKSPACE``, else the current folder).
     ``timeout`` is that of calls which are answered once; streams last as long as they
     last. It connects when it is entered or first used, and raises
     :class:`ServerUnavailable` if nobody answers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,8 +94,17 @@ def find(address: str | None, token: str | None, tls: TLS | None) -> Target:
 
 
 def _workspace_token() -> str:
-    workspace = Path(os.environ.get("TIPSTAFF_WORKSPACE") or ".")
+    """What ``tipstaff serve --token`` prints."""
+    environ = os.environ
+    if os.path.isabs(environ.get("TIPSTAFF_STATE", "")):
+        state = Path(environ["TIPSTAFF_STATE"])
+    elif os.path.isabs(environ.get("XDG_STATE_HOME", "")):
+        state = Path(environ["XDG_STATE_HOME"]) / "tipstaff"
+    else:
+        state = Path(environ.get("HOME", "/")) / ".local" / "state" / "tipstaff"
+    workspace = os.path.realpath(environ.get("TIPSTAFF_WORKSPACE") or ".")
+    name = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:32]
     try:
-        return (workspace / ".tipstaff" / "serve.token").read_text().strip()
+        return (state / "serve.token" / name).read_text().strip()
     except OSError:
         return ""  # the server will say that it needs one

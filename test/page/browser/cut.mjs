@@ -1,12 +1,11 @@
 // A network that cuts every stream after each event: the page ends as a fresh one, no row twice.
-import { base, check, scenario, start, until } from "./harness.mjs";
+import { base, check, scenario, start, until, tipstaff } from "./harness.mjs";
 import { same, words } from "./same.mjs";
-import { readFileSync } from "node:fs";
 
 await scenario({}, async (page, state) => {
   state.away = true; // streams that break off are told by the browser
   await page.goto(base + "/ui/signin");
-  await page.fill("input[name=token]", readFileSync(process.env.TIPSTAFF_FOLDER + "/.tipstaff/serve.token", "utf8").trim());
+  await page.fill("input[name=token]", (await tipstaff("serve", "--token")));
   await page.keyboard.press("Enter");
   await page.waitForURL(base + "/ui/");
   const run = await start("steps.yaml");

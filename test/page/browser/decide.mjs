@@ -1,18 +1,18 @@
 // Decisions: nothing that was clicked or typed before a gate was on the screen, at rest and for a
 // while, answers it. Every kind of haste is tried TIPSTAFF_WEB_TRIES times, all kinds at once.
 import { readFileSync } from "node:fs";
-import { base, check, scenario, signIn, until } from "./harness.mjs";
+import { api, base, check, scenario, signIn, until, tipstaff } from "./harness.mjs";
 
 const tries = Number(process.env.TIPSTAFF_WEB_TRIES ?? 5);
-const bearer = { Authorization: "Bearer " + readFileSync(process.env.TIPSTAFF_FOLDER + "/.tipstaff/serve.token", "utf8").trim() };
+const bearer = { Authorization: "Bearer " + (await tipstaff("serve", "--token")) };
 const program = readFileSync(process.env.TIPSTAFF_FOLDER + "/gate.yaml", "utf8");
 const rest = (ms) => new Promise((r) => setTimeout(r, ms));
 
-const get = async (path) => (await fetch(base + path, { headers: bearer })).json();
+const get = async (path) => (await fetch(api + path, { headers: bearer })).json();
 
 // opened is the address of a gate that waits, and of its run.
 async function opened() {
-  const made = await fetch(base + "/runs", { method: "POST", headers: { ...bearer, "Content-Type": "application/json" }, body: JSON.stringify({ program }) });
+  const made = await fetch(api + "/runs", { method: "POST", headers: { ...bearer, "Content-Type": "application/json" }, body: JSON.stringify({ program }) });
   const { run } = await made.json();
   let gate;
   await until("a gate", async () => (gate = (await get("/runs/" + run)).open_gates?.[0]?.gate_id));

@@ -1,10 +1,10 @@
 // Several hands on one gate, each with what it was shown: one decision is written, and whoever came
 // too late is told, and keeps what was typed.
-import { readFileSync, writeFileSync } from "node:fs";
-import { base, check, isLive, records, scenario, signIn, start, tipstaff, until } from "./harness.mjs";
+import { writeFileSync } from "node:fs";
+import { api, base, check, isLive, records, scenario, signIn, start, tipstaff, until } from "./harness.mjs";
 
 const folder = process.env.TIPSTAFF_FOLDER;
-const token = readFileSync(folder + "/.tipstaff/serve.token", "utf8").trim();
+const token = (await tipstaff("serve", "--token"));
 const words = async (page, selector = "main") => (await page.textContent(selector)).replaceAll(/\s+/g, " ");
 
 // wrote fails if a run has other decisions of hands than these, each an action, a way and a note.
@@ -98,7 +98,7 @@ await scenario({}, async (page, state) => {
 async function mcp(name, args) {
   const headers = { Authorization: "Bearer " + token, "Content-Type": "application/json", Accept: "application/json, text/event-stream" };
   const call = async (method, params, id) => {
-    const res = await fetch(base + "/mcp", { method: "POST", headers, body: JSON.stringify({ jsonrpc: "2.0", method, params, id }) });
+    const res = await fetch(api + "/mcp", { method: "POST", headers, body: JSON.stringify({ jsonrpc: "2.0", method, params, id }) });
     check(res.ok, `${method} is answered ${res.status}`);
     headers["Mcp-Session-Id"] ??= res.headers.get("Mcp-Session-Id");
     return res.text();

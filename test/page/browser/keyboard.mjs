@@ -1,6 +1,5 @@
 // The keyboard alone: sign in, find the step that failed, decide, fork, compare.
-import { readFileSync } from "node:fs";
-import { base, check, scenario, until } from "./harness.mjs";
+import { base, check, scenario, until, tipstaff } from "./harness.mjs";
 import { ground } from "./ground.mjs";
 
 const runs = await ground();
@@ -20,7 +19,7 @@ async function tabTo(page, what, wanted, most = 80) {
 await scenario({}, async (page) => {
   await page.goto(base + "/ui/signin?next=/ui/runs");
   await tabTo(page, "the field", "#token");
-  await page.keyboard.type(readFileSync(process.env.TIPSTAFF_FOLDER + "/.tipstaff/serve.token", "utf8").trim());
+  await page.keyboard.type((await tipstaff("serve", "--token")));
   await page.keyboard.press("Enter");
   await page.waitForURL(base + "/ui/runs");
 

@@ -1,6 +1,5 @@
 // A form is open, and its gate or its session is over: nothing that was typed is lost.
 import { base, check, isLive, openGate, scenario, signIn, start, tipstaff } from "./harness.mjs";
-import { readFileSync } from "node:fs";
 
 const text = (page, selector) => page.textContent(selector);
 
@@ -39,7 +38,7 @@ await scenario({}, async (page, state) => {
   await other.close();
   await page.getByRole("button", { name: "Sign in" }).click({ timeout: 30_000 });
   await page.waitForURL("**/ui/signin?next=*");
-  await page.fill("input[name=token]", readFileSync(process.env.TIPSTAFF_FOLDER + "/.tipstaff/serve.token", "utf8").trim());
+  await page.fill("input[name=token]", (await tipstaff("serve", "--token")));
   await page.keyboard.press("Enter");
   await page.waitForURL(at);
   check((await page.inputValue("#note")) === "half a thought", "what was typed is gone");
