@@ -123,7 +123,9 @@ func TestWhoDeclinesIsNotAskedAgain(t *testing.T) {
 // has not answered: the watch goes on without.
 func TestAFormWithoutAnAnswer(t *testing.T) {
 	for name, answer := range map[string]func(*mcp.ElicitParams) (*mcp.ElicitResult, error){
-		"an error":    func(*mcp.ElicitParams) (*mcp.ElicitResult, error) { return nil, &jsonrpc.Error{Code: -32601, Message: "no forms here"} },
+		"an error": func(*mcp.ElicitParams) (*mcp.ElicitResult, error) {
+			return nil, &jsonrpc.Error{Code: -32601, Message: "no forms here"}
+		},
 		"not offered": accepting(map[string]any{"action": "destroy"}),
 	} {
 		e := elicit(t, oldest, &asker{gates: []tipstaff.Gate{gateOfKind(tipstaff.Question, "approve")}}, answer)
