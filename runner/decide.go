@@ -53,7 +53,7 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 		}
 		if asked.Decided == 0 && req.Via == tipstaff.ViaElicitation && !r.Elicits(gateOf(asked).Kind) {
 			return none, tipstaff.Errorf(tipstaff.Forbidden, "an answer that a client reports does not count at gate %s, which is of kind %s", asked.Key, asked.Kind).
-				WithHint("answer it at a terminal with `tipstaff decide`, or on the page; mcp.elicitation in tipstaff.yaml says what counts")
+				WithHint("answer it at a terminal, or on the page").WithCommand("answer it with `tipstaff decide`, or on the page; mcp.elicitation in tipstaff.yaml says what counts")
 		}
 		if req.Answer, err = fullAnswer(gateOf(asked), req); err != nil {
 			return none, err

@@ -5,13 +5,16 @@ package golden
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
 	"reflect"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -28,6 +31,7 @@ type surfaces struct {
 	*workspace
 	daemon *cmdtest.Process
 	base   string // of addresses
+	named  string // of those of the page, which has a name of its own
 	token  string
 	page   http.Client // with the cookie of somebody who has signed in
 	tools  *mcp.ClientSession
@@ -57,18 +61,22 @@ func (s *surfaces) serve() {
 		s.Fatalf("the daemon does not listen: %v\n%s", err, s.daemon.Err.String())
 	}
 	s.base = "http://" + strings.Fields(line)[1]
-	if s.token = strings.TrimSpace(s.Must(0, "serve", "--token").Out); own {
-		s.token = reader
+	if s.token = reader; !own {
+		s.token = strings.TrimSpace(s.Must(0, "serve", "--token").Out)
 	}
 
 	jar, err := cookiejar.New(nil)
 	s.Check(err)
-	s.page = http.Client{Jar: jar, Timeout: 10 * time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	r, err := http.NewRequest("POST", s.base+"/ui/signin", strings.NewReader(url.Values{"token": {s.token}}.Encode()))
-	s.Check(err)
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Origin", s.base)
-	if code, body, _ := s.do(&s.page, r); code != http.StatusSeeOther {
+	at := strings.TrimPrefix(s.base, "http://")
+	browser := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) { // every name that ends on .localhost is this machine
+		return new(net.Dialer).DialContext(ctx, network, at)
+	}}
+	s.page = http.Client{Jar: jar, Transport: browser, Timeout: 10 * time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	_, body := s.signIn(s.base)
+	if s.named = pageName.FindString(body); s.named == "" {
+		s.Fatalf("it does not say where the page is: %s", body)
+	}
+	if code, body := s.signIn(s.named); code != http.StatusSeeOther {
 		s.Fatalf("nobody can sign in: %d %s", code, body)
 	}
 
@@ -77,6 +85,20 @@ func (s *surfaces) serve() {
 	s.tools, err = mcp.NewClient(&mcp.Implementation{Name: "reader", Version: "1"}, nil).Connect(s.Context(), &mcp.CommandTransport{Command: server}, nil)
 	s.Check(err)
 	s.Cleanup(func() { s.tools.Close() })
+}
+
+// pageName is where the page is, which is told to whoever has shown a token.
+var pageName = regexp.MustCompile(`http://[0-9a-f]{20}\.localhost:[0-9]+`)
+
+// signIn hands the token in.
+func (s *surfaces) signIn(at string) (int, string) {
+	s.Helper()
+	r, err := http.NewRequest("POST", at+"/ui/signin", strings.NewReader(url.Values{"token": {s.token}}.Encode()))
+	s.Check(err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", at)
+	code, body, _ := s.do(&s.page, r)
+	return code, string(body)
 }
 
 // close stops both, which have nothing to complain of.
@@ -112,7 +134,7 @@ func (s *surfaces) get(path string) (status int, body []byte, w window) {
 // visit asks for a path of the page.
 func (s *surfaces) visit(path string) (status int, body []byte, w window) {
 	s.Helper()
-	r, err := http.NewRequest("GET", s.base+path, nil)
+	r, err := http.NewRequest("GET", s.named+path, nil)
 	s.Check(err)
 	return s.do(&s.page, r)
 }

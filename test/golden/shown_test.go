@@ -74,7 +74,7 @@ func (sh *shower) learn(taken bool) {
 	sh.ended = map[string]time.Time{}
 	known := [][2]string{{sh.Dir, "<folder>"}}
 	if sh.base != "" { // there is a daemon
-		known = append(known, [2]string{sh.base, "<daemon>"})
+		known = append(known, [2]string{sh.base, "<daemon>"}, [2]string{sh.named, "<daemon>"})
 	}
 	for _, e := range sh.runs {
 		f, records := sh.frozen[e.Name], sh.records[e.Name]
