@@ -18,7 +18,7 @@ import (
 // a word.
 func (b *bed) copies(of tipstaff.Run, prefix string, n int) {
 	b.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(b.Dir, ".tipstaff", "tipstaff.db"))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(b.Dir, ".tipstaff", "tipstaff.db")+"?_pragma=busy_timeout(60000)")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func (b *bed) copies(of tipstaff.Run, prefix string, n int) {
 		FROM runs new JOIN runs old ON old.id = ? JOIN gates g ON g.run = old.n WHERE new.id LIKE ?`, of.ID.String(), prefix+"%")
 	exec(`INSERT INTO run_search (run, text) SELECT n, CASE WHEN id LIKE '%00' THEN 'needle ' ELSE '' END || id FROM runs WHERE id LIKE ?`, prefix+"%")
 	b.Cleanup(func() { // they have no journal that could be verified
-		db, err := sql.Open("sqlite", filepath.Join(b.Dir, ".tipstaff", "tipstaff.db"))
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(b.Dir, ".tipstaff", "tipstaff.db")+"?_pragma=busy_timeout(60000)")
 		if err != nil {
 			b.Fatal(err)
 		}
