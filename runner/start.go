@@ -217,7 +217,7 @@ func (p *prepared) validated() tipstaff.Validated {
 		}
 	}
 	v.Warnings = slices.Clone(p.warnings)
-	for _, a := range p.resolver.manifest.Policy.Advice() {
+	for _, a := range p.resolver.manifest.Rules().Advice() {
 		v.Warnings = append(v.Warnings, tipstaff.Problem{Code: "policy_compares_text", Message: a.Message})
 	}
 	text, ok := p.text.(pipelineText)
