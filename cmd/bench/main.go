@@ -181,6 +181,7 @@ var figures = []struct {
 	{"worktree", measureWorktree},
 	{"launch", measureLaunch},
 	{"trust", measureTrust},
+	{"peer", measurePeer},
 	{"site", measureSite},
 	{"page", measurePage},
 	{"scale", measureScale},
