@@ -42,6 +42,7 @@ var trustBugs = []bug{
 		file:   "cmd/tipstaff/worker.go",
 		old:    "untrusted := requireTrust(workspace) != nil",
 		new:    "untrusted := false",
+		only:   processes,
 		suites: []suite{started("cmd/tipstaff", "TestNoCommandStartsAnythingInAHostileClone")},
 	},
 	{
@@ -106,6 +107,7 @@ var trustBugs = []bug{
 		file:   "cmd/tipstaff/host.go",
 		old:    ` || strings.HasPrefix(v, trustVariable+"=")`,
 		new:    "",
+		only:   processes,
 		suites: []suite{started("cmd/tipstaff", "TestNoHostInheritsTrust")},
 	},
 	{
@@ -114,6 +116,7 @@ var trustBugs = []bug{
 		file:   "cmd/tipstaff/trust.go",
 		old:    "func() []string { return supervisor.Membership().Runs }",
 		new:    `func() []string { _ = supervisor.Membership; if run := os.Getenv("TIPSTAFF_RUN_ID"); run != "" { return []string{run} }; return nil }`,
+		only:   processes,
 		suites: []suite{started("cmd/tipstaff", "TestNoProgramOfARunTrustsForIt")},
 	},
 	{
