@@ -42,7 +42,7 @@ func (p *pageReader) browsed(b *bench) (rows []row, err error) {
 	// In a browser takes a figure of test/page/browser/measure.mjs.
 	look := func(to any, args ...string) error {
 		node := osexec.CommandContext(p.ctx, "node", append([]string{filepath.Join(root, "test/page/browser/figures.mjs")}, args...)...)
-		node.Env = append(os.Environ(), "TIPSTAFF_PAGE=http://"+p.daemon.site, "TIPSTAFF_FOLDER="+p.dir, "TIPSTAFF_BINARY="+p.binary,
+		node.Env = append(os.Environ(), "TIPSTAFF_PAGE="+p.page, "TIPSTAFF_FOLDER="+p.dir, "TIPSTAFF_BINARY="+p.binary,
 			"TIPSTAFF_MODULES="+filepath.Join(root, ".cache/web"), "TIPSTAFF_CHROMIUM=/usr/bin/chromium")
 		node.Stderr = &strings.Builder{}
 		out, err := node.Output()

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptrace"
@@ -89,6 +91,7 @@ func longRun(ctx context.Context, dir string, many int) (run string, records int
 // pageReader is a person with a browser.
 type pageReader struct {
 	*site
+	page    string // where the page is
 	run     string // the address of the long run
 	records int64
 }
@@ -99,28 +102,52 @@ func (p *pageReader) signIn() (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	req, err := http.NewRequestWithContext(p.ctx, "POST", "http://"+p.daemon.site+"/ui/signin", strings.NewReader(url.Values{"token": {p.token}}.Encode()))
+	c := p.browser()
+	c.Jar, c.CheckRedirect = jar, func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if p.page == "" {
+		_, body, err := p.handIn(c, "http://"+p.daemon.site)
+		if p.page = pageName.FindString(body); err != nil || p.page == "" {
+			return nil, cmp.Or(err, fmt.Errorf("the page does not say where it is: %.300s", body))
+		}
+	}
+	status, _, err := p.handIn(c, p.page)
+	if err == nil && status != http.StatusSeeOther {
+		err = fmt.Errorf("signing in is answered %d", status)
+	}
+	return c, err
+}
+
+// browser takes every name for this machine, as browsers do with those that end on .localhost.
+func (p *pageReader) browser() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, p.daemon.site)
+	}}}
+}
+
+// pageName is where the page is, which is told to whoever has shown a token.
+var pageName = regexp.MustCompile(`http://[0-9a-f]{20}\.localhost:[0-9]+`)
+
+// handIn hands the token in.
+func (p *pageReader) handIn(c *http.Client, at string) (status int, body string, err error) {
+	req, err := http.NewRequestWithContext(p.ctx, "POST", at+"/ui/signin", strings.NewReader(url.Values{"token": {p.token}}.Encode()))
 	if err != nil {
-		return nil, err
+		return 0, "", err
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("Origin", "http://"+p.daemon.site)
+	req.Header.Set("Origin", at)
 	res, err := c.Do(req)
-	if err == nil && res.StatusCode != http.StatusSeeOther {
-		err = fmt.Errorf("signing in is answered %s", res.Status)
-	}
 	if err != nil {
-		return nil, err
+		return 0, "", err
 	}
-	return c, res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	return res.StatusCode, string(text), cmp.Or(err, res.Body.Close())
 }
 
 // open reads a page, and tells how long its first byte and all of it took.
 func (p *pageReader) open(c *http.Client, path string) (first, all time.Duration, body string, err error) {
 	began := time.Now()
 	ctx := httptrace.WithClientTrace(p.ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { first = time.Since(began) }})
-	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+p.daemon.site+path, nil)
+	req, err := http.NewRequestWithContext(ctx, "GET", p.page+path, nil)
 	if err != nil {
 		return 0, 0, "", err
 	}
@@ -208,7 +235,7 @@ var assetNames = regexp.MustCompile(`/ui/assets/[0-9a-f]+/[a-z-]+\.(?:css|js|svg
 
 // assets: all that a browser loads besides a page.
 func (p *pageReader) assets(*bench) ([]row, error) {
-	c := &http.Client{}
+	c := p.browser()
 	_, _, body, err := p.open(c, "/ui/signin")
 	if err != nil {
 		return nil, err
@@ -343,7 +370,7 @@ func (p *pageReader) watched(b *bench) (rows []row, err error) {
 // look opens the stream of a page, and reads it until ctx ends.
 func (p *pageReader) look(ctx context.Context, c *http.Client, run string) error {
 	at := url.Values{"page": {"/ui/runs/" + run}, "run": {run}, "parts": {"header,tree"}}
-	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+p.daemon.site+"/ui/stream?"+at.Encode(), nil)
+	req, err := http.NewRequestWithContext(ctx, "GET", p.page+"/ui/stream?"+at.Encode(), nil)
 	if err != nil {
 		return err
 	}
