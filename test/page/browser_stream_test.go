@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,7 +114,15 @@ func (g *ground) other() string {
 
 func TestBrowserCut(t *testing.T) {
 	g := newSleepingGround(t)
-	g.script("cut.mjs", "TIPSTAFF_PAGE=http://"+cutting(t, g.addr))
+	at, err := url.Parse(g.page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(cutting(t, g.addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.script("cut.mjs", "TIPSTAFF_PAGE=http://"+net.JoinHostPort(at.Hostname(), port))
 }
 
 // flooding is a pipeline that goes round and round, some two hundred records a second.

@@ -2,7 +2,7 @@
 // are found in both, by number; of a route that was signed again chain and signatures hold, and
 // the replay finds it. What is downloaded says the same to whoever checks it elsewhere.
 import { execFileSync } from "node:child_process";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { accessible, base, check, scenario, signIn, tipstaff } from "./harness.mjs";
 
 const runs = JSON.parse(process.env.TIPSTAFF_RUNS);
@@ -17,7 +17,10 @@ async function checkHere(page, run) {
 
 // downloaded is what tipstaff and the verifier in Python say of the very file that a reader is given.
 async function downloaded(page, run) {
-  const get = async () => (await page.request.get(`${base}/ui/runs/${run}/export.tar`)).body();
+  const get = async () => {
+    const [file] = await Promise.all([page.waitForEvent("download"), page.evaluate((to) => void (location.href = to), `${base}/ui/runs/${run}/export.tar`)]);
+    return readFileSync(await file.path());
+  };
   const tar = await get();
   check(tar.equals(await get()), "two downloads of one run differ");
   const dir = process.env.TIPSTAFF_FOLDER + "/downloads";
