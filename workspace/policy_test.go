@@ -104,7 +104,7 @@ func TestPolicyProblems(t *testing.T) {
 		{"no id", "version: 1\nrules: [{tool: a/b, do: deny}]", []string{"p.yaml:2:9 rule_invalid rules[0]"}, "id is needed"},
 		{"id of a guard", "version: 1\nguards: [{id: a, use: sql_guard, tool: a/b, arg: /s, dialect: mysql}]\nrules: [{id: a, tool: a/b, do: deny}]", []string{"p.yaml:3:14 rule_invalid rules[0].id"}, "entry 1 of guards"},
 		{"use", "version: 1\nguards: [{id: a, use: file_guard, tool: a/b}]", []string{"p.yaml:2:23 rule_invalid guards[0].use"}, "sql_guard"},
-		{"arg of a shell guard", "version: 1\nguards: [{id: a, use: shell_guard, tool: a/b, arg: command}]", []string{"p.yaml:2:52 rule_invalid guards[0].arg"}, "begins with a slash"},
+		{"arg of a shell guard", "version: 1\nguards: [{id: a, use: shell_guard, tool: a/b, arg: command}]", []string{"p.yaml:2:52 rule_invalid guards[0].arg"}, "not a JSON pointer"},
 		{"no use", "version: 1\nguards: [{id: a, tool: a/b}]", []string{"p.yaml:2:10 rule_invalid guards[0]"}, "sql_guard"},
 		{"dialect", "version: 1\nguards: [{id: a, use: sql_guard, tool: a/b, arg: /s, dialect: oracle}]", []string{"p.yaml:2:63 rule_invalid guards[0].dialect"}, "oracle"},
 		{"two for one tool", "version: 1\nguards:\n  - {id: a, use: sql_guard, tool: a/*, arg: /s, dialect: mysql}\n  - {id: b, use: sql_guard, tool: '*/b', arg: /s, dialect: mysql}", []string{"p.yaml:4:35 rule_invalid guards[1].tool"}, "may mean the same tool"},

@@ -8,9 +8,6 @@ package shellguard
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
@@ -33,18 +30,15 @@ var Kind = policy.GuardKind{Name: policy.ShellGuard, New: newGuard, Words: Words
 }}
 
 // guard reads one argument: a text for a shell, or the words of a command.
-type guard struct{ arg []string }
+type guard struct{ arg policy.Pointer }
 
 func newGuard(c policy.GuardConfig) (policy.Guard, error) {
 	if c.Dialect != "" || len(c.Functions) > 0 {
 		return nil, errors.New("dialect and functions are for " + policy.SQLGuard)
 	}
-	if !strings.HasPrefix(c.Arg, "/") {
-		return nil, &policy.FieldError{Field: "arg", Message: fmt.Sprintf("%q is not a JSON pointer to the command: it begins with a slash, as in /command", c.Arg)}
-	}
-	var arg []string
-	for part := range strings.SplitSeq(c.Arg[1:], "/") {
-		arg = append(arg, strings.NewReplacer("~1", "/", "~0", "~").Replace(part))
+	arg, err := policy.ParsePointer(c.Arg)
+	if err != nil {
+		return nil, &policy.FieldError{Field: "arg", Message: err.Error()}
 	}
 	return guard{arg}, nil
 }
@@ -77,7 +71,7 @@ func told(s policy.Shell) map[string]any {
 }
 
 func (g guard) look(args json.RawMessage) policy.Shell {
-	value, err := at(args, g.arg)
+	value, err := g.arg.Value(args)
 	var text string
 	var words []string
 	switch {
@@ -97,26 +91,4 @@ func unread(why error) policy.Shell {
 
 func literal(words []string) policy.ShellCommand {
 	return policy.ShellCommand{Name: words[0], Args: append([]string{}, words[1:]...), Literal: true, Known: len(words)}
-}
-
-// at is the value that a JSON pointer names.
-func at(value json.RawMessage, path []string) (json.RawMessage, error) {
-	for _, name := range path {
-		var object map[string]json.RawMessage
-		var list []json.RawMessage
-		switch {
-		case json.Unmarshal(value, &object) == nil && object != nil:
-			value = object[name]
-		case json.Unmarshal(value, &list) == nil:
-			i, err := strconv.Atoi(name)
-			if err != nil || i < 0 || i >= len(list) {
-				return nil, fmt.Errorf("there is no argument %s", strings.Join(path, "/"))
-			}
-			value = list[i]
-		}
-		if len(value) == 0 {
-			return nil, fmt.Errorf("there is no argument %s", strings.Join(path, "/"))
-		}
-	}
-	return value, nil
 }

@@ -164,6 +164,7 @@ func TestArgumentListsAreCommands(t *testing.T) {
 	for args, allowed := range map[string]bool{
 		`{"argv": ["npm", "test"]}`: true, `{"argv": ["npm", "test", "all"]}`: false, `{"argv": ["sh", "-c", "npm test"]}`: false, `{"argv": ["npm test"]}`: false,
 		`{"argv": []}`: false, `{"argv": "npm test; evil"}`: false, `{"argv": [1]}`: false, `{}`: false, `{"argv": null}`: false, `[]`: false, `null`: false,
+		`{"argv": ["npm", "test"], "argv": ["evil"]}`: false, `{"argv": ["evil"], "argv": ["npm", "test"]}`: false, `{"ar\u0067v": ["evil"], "argv": ["npm", "test"]}`: false, // readers differ
 	} {
 		c := policy.Call{Server: "builtin", Tool: "exec", Class: flow.Once, Args: json.RawMessage(args)}
 		c.Facts = p.Inspect(c).Seen()

@@ -5,13 +5,10 @@
 package sqlguard
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 
-	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 )
@@ -32,7 +29,7 @@ const maxSQL = 32 << 10
 // consists of nothing but parts that are known to have no effect. Whatever any of
 // them does not know is writing.
 type sqlGuard struct {
-	arg       pointer
+	arg       policy.Pointer
 	dialect   *sqlDialect
 	functions map[string]bool // besides those of the dialect
 	single    bool
@@ -76,7 +73,7 @@ func (t sqlTable) String() string {
 var Kind = policy.GuardKind{Name: policy.SQLGuard, New: newGuard}
 
 func newGuard(c policy.GuardConfig) (policy.Guard, error) {
-	arg, err := parsePointer(c.Arg)
+	arg, err := policy.ParsePointer(c.Arg)
 	if err != nil {
 		return nil, &policy.FieldError{Field: "arg", Message: err.Error()}
 	}
@@ -148,7 +145,7 @@ func (g *sqlGuard) Find(args json.RawMessage) policy.Finding {
 }
 
 func (g *sqlGuard) look(args json.RawMessage) sqlFound {
-	sql, err := g.arg.text(args)
+	sql, err := g.arg.Text(args)
 	if err != nil {
 		return unread(0, err)
 	}
@@ -203,83 +200,4 @@ func atMost(sql string) int {
 		}
 	}
 	return n
-}
-
-// pointer is a JSON pointer, by its parts.
-type pointer []string
-
-var unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")
-
-func parsePointer(s string) (pointer, error) {
-	if !strings.HasPrefix(s, "/") {
-		return nil, fmt.Errorf("%q is not a JSON pointer to an argument: write it as in /sql", s)
-	}
-	if strings.Contains(unescapeAll.Replace(s), "~") {
-		return nil, fmt.Errorf("%q: in a JSON pointer ~ stands before 0 or 1 alone", s)
-	}
-	parts := strings.Split(s[1:], "/")
-	for i, part := range parts {
-		parts[i] = unescapePointer.Replace(part)
-	}
-	return parts, nil
-}
-
-// unescapeAll leaves a ~ only where it escapes nothing.
-var unescapeAll = strings.NewReplacer("~0", "", "~1", "")
-
-// text is the string that p points to. It is an error if there is none, or if
-// another reader of the same bytes could find another one.
-func (p pointer) text(args json.RawMessage) (string, error) {
-	if !json.Valid(args) {
-		return "", fmt.Errorf("the arguments are not JSON")
-	}
-	at := ""
-	for _, part := range p {
-		at += "/" + part
-		next, err := member(args, part)
-		if err != nil {
-			return "", fmt.Errorf("%s %w", at, err)
-		}
-		args = next
-	}
-	var s *string
-	if err := json.Unmarshal(args, &s); err != nil || s == nil {
-		return "", fmt.Errorf("%s is not a string", at)
-	}
-	return *s, nil
-}
-
-// member is the part of an object or array that has a name. A name that stands
-// twice is an error: readers differ in which of the two they take.
-func member(v json.RawMessage, name string) (json.RawMessage, error) {
-	switch bytes.TrimLeft(v, " \t\r\n")[0] {
-	case '{':
-		return field(v, name)
-	case '[':
-		var elements []json.RawMessage
-		i, err := strconv.Atoi(name)
-		if err != nil || strconv.Itoa(i) != name || json.Unmarshal(v, &elements) != nil || i < 0 || i >= len(elements) {
-			return nil, fmt.Errorf("is missing")
-		}
-		return elements[i], nil
-	}
-	return nil, fmt.Errorf("is missing")
-}
-
-func field(object json.RawMessage, name string) (found json.RawMessage, err error) {
-	for m, fault := range canon.Members(object) {
-		switch {
-		case fault != nil:
-			return nil, fault
-		case m.Name != name:
-		case found != nil:
-			return nil, fmt.Errorf("stands twice")
-		default:
-			found = object[m.Start:m.End]
-		}
-	}
-	if found == nil {
-		return nil, fmt.Errorf("is missing")
-	}
-	return found, nil
 }

@@ -219,7 +219,7 @@ func TestSQLGuardKnowsFurtherFunctions(t *testing.T) {
 
 func TestPointersIntoLists(t *testing.T) {
 	for part, want := range map[string]string{"0": `"a"`, "1": `"b"`, "2": "", "-1": "", "00": "", "x": ""} {
-		got, err := member(json.RawMessage(`["a","b"]`), part)
+		got, err := policy.Pointer{part}.Value(json.RawMessage(`["a","b"]`))
 		if string(got) != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %s, %v", part, got, err)
 		}

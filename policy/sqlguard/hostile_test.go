@@ -92,7 +92,7 @@ func TestSQLGuardTakesTooMuchForWriting(t *testing.T) {
 func TestSQLGuardConfinesAPanicOfTheParser(t *testing.T) {
 	broken := sqlPostgres
 	broken.read = func(*sqlText, *sqlLook) error { panic("index out of range") }
-	g := &sqlGuard{arg: pointer{"sql"}, dialect: &broken}
+	g := &sqlGuard{arg: policy.Pointer{"sql"}, dialect: &broken}
 	f := g.Find(json.RawMessage(`{"sql": "SELECT 1"}`))
 	if facts := factsOf(t, f); !f.Writes || facts.Why != "the parser failed" {
 		t.Errorf("%+v", facts)

@@ -24,6 +24,8 @@ var shellBugs = []bug{
 		"return !s.Parsed || s.Ambiguous || slices", "return slices"),
 	commandBug("command-half-known", "TestACommandIsDeniedWhereverItMayStand", commandsAreFeared, "denies a command only where all of its words are known", "policy/command.go",
 		"\tif cmd.Literal {\n\t\treturn c.Is(words)\n\t}\n", "\treturn cmd.Literal && c.Is(words)\n"),
+	commandBug("command-stands-twice", "TestArgumentListsAreCommands", commandsAreMeant, "takes the last of two arguments of one name, where the tool may take the first", "policy/pointer.go",
+		"\t\tcase found != nil:\n\t\t\treturn nil, fmt.Errorf(\"stands twice\")\n", ""),
 }
 
 func commandBug(id, test, says, slip, file, old, planted string) bug {
