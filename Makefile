@@ -22,7 +22,7 @@ MORE  = $(if $(RACING),$(GO) test $(RACE),$(PLAIN))
 # It runs the tests in parts (test/suite/part.go), says where it is, and ends with a table.
 SUITE = CGO_ENABLED=0 $(GO) run -trimpath ./test/suite
 
-.PHONY: build demo generate test part test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale test-engine test-versions deploy-lint shots test-python test-vendor test-schema check bench bench-against fuzz soak mutate plant clean
+.PHONY: build demo generate test part test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale test-engine test-versions deploy-lint shots test-python test-projects test-vendor test-schema check bench bench-against fuzz soak mutate plant clean
 
 build: ## a static bin/tipstaff
 	@VERSION='$(VERSION)' scripts/build.sh bin/ ./cmd/tipstaff $(BESIDE)
@@ -100,6 +100,9 @@ shots: build ## every page in both themes and two widths, as .cache/shots/*.png
 
 test-python: build ## the Python package: types, and tests against the binary
 	@scripts/python.sh test
+
+test-projects: ## real projects in Node, Python and Go get what they need in worktrees, from their registries
+	TIPSTAFF_MORE=1 CGO_ENABLED=0 $(GO) test -trimpath -count=1 -timeout 20m ./test/projects
 
 test-vendor: ## requests and answers of models, with the vendors' own SDKs as referees; they take minutes to compile
 	cd test/referee && $(GO) test -shuffle=on ./...

@@ -49,7 +49,7 @@ func (e *Error) Next() []NextCall {
 	case InspectOnly:
 		next = append(next, readyCall(ToolRunStatus, "see where it stands", map[string]any{"run_id": e.Run}),
 			readyCall(ToolRunEvidence, "see what went wrong", map[string]any{"run_id": e.Run, "slice": SliceErrors}))
-	case OwnRun, RunEnded, WrongState, CursorBeyondHead, GateNotFound, WrongGateKind, GateClosed, GateExpired, ActionNotOffered, ActionBlocked,
+	case OwnRun, RunEnded, WrongState, CursorBeyondHead, GateNotFound, WrongGateKind, GateClosed, GateExpired, ActionNotOffered, ActionBlocked, ObeyedFilesChanged,
 		FeedbackRequired, FeedbackNotAllowed, SubjectChanged, DecisionConflict, SpawnFailed:
 		next = append(next, readyCall(ToolRunStatus, "see where it stands", map[string]any{"run_id": e.Run}))
 	}

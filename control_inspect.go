@@ -27,7 +27,7 @@ func (c Control) Delivery(ctx context.Context, req RunRequest) (DeliveryOf, erro
 	if err != nil {
 		return DeliveryOf{}, err
 	}
-	state, err := DeliveryView(ctx, c.Runs, req.Run, c.Present)
+	state, err := DeliveryView(ctx, c.Runs, run, c.Present)
 	if err != nil {
 		return DeliveryOf{}, err
 	}

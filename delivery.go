@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tipstaff/tipstaff/canon"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // Actions of a delivery gate.
@@ -52,6 +53,10 @@ const (
 	BlockWorktree      = "worktree_missing"
 	BlockNotConverging = "followup_not_converging"
 	BlockBound         = "bound_exceeded"
+	BlockProtected     = "protected_path"
+	BlockObeyed        = "obeyed_files_changed"
+	BlockSecret        = "secret_in_diff"
+	BlockRepository    = "repository_changed"
 )
 
 // BlockedAction is an action of a gate that cannot be taken now, and why.
@@ -59,6 +64,15 @@ type BlockedAction struct {
 	Action string `json:"action"`
 	Code   string `json:"code"`
 	Reason string `json:"reason"`
+}
+
+// DeliveryNow is what stands in the way of the actions of an open delivery gate as things
+// are now. What its record says of them is how they were when it opened.
+type DeliveryNow struct {
+	Blocked       []BlockedAction `json:"blocked"`
+	DefaultAction string          `json:"default_action"`
+	Worktree      bool            `json:"worktree_present"`
+	Asks          []string        `json:"asks,omitempty"` // changed files about which `apply` asks once more, by what the manifest says now
 }
 
 // DeliverySubject is what a delivery gate asks about: exactly what `approve` publishes, and
@@ -73,7 +87,10 @@ type DeliverySubject struct {
 	Files           int               `json:"files"`
 	Added           int64             `json:"added"`
 	Removed         int64             `json:"removed"`
-	Paths           []FileChange      `json:"paths"` // the first of them
+	Obeyed          []ObeyedFile      `json:"obeyed,omitempty"`  // all of them
+	Secret          []string          `json:"secret,omitempty"`  // files that hold a credential which the run knows; there is no commit then
+	Paths           []FileChange      `json:"paths"`             // the first of them
+	Folders         []FolderChange    `json:"folders,omitempty"` // of the others
 	Truncated       bool              `json:"truncated,omitempty"`
 	Checks          []Receipt         `json:"checks"`
 	Release         string            `json:"release"` // none, approved, rejected
@@ -88,6 +105,8 @@ type DeliverySubject struct {
 	Blocked         []BlockedAction   `json:"blocked"`
 	DefaultAction   string            `json:"default_action"`
 	FeedbackFor     []string          `json:"feedback_required_for"`
+
+	Present *bool `json:"-"` // the worktree; nil: nobody has looked
 }
 
 // What a release expression says.
@@ -97,9 +116,81 @@ const (
 	ReleaseRejected = "rejected"
 )
 
-// DeliverySubjectOf reads the subject of a delivery gate.
+// DeliverySubjectOf reads the subject of a delivery gate, with what stands in the way of its
+// actions as it was last looked for.
 func DeliverySubjectOf(g Gate) (s DeliverySubject, ok bool) {
-	return s, g.Kind == Delivery && json.Unmarshal(g.Subject, &s) == nil && s.Commit != ""
+	if g.Kind != Delivery || json.Unmarshal(g.Subject, &s) != nil || s.Tree == "" {
+		return s, false
+	}
+	if g.Now != nil {
+		s.Blocked, s.DefaultAction = g.Now.Blocked, g.Now.DefaultAction
+		s.Available, s.Present = Unblocked(s.Blocked), &g.Now.Worktree
+	}
+	return s, true
+}
+
+// AsksAgain names the files that an action changes and about which it has to be asked once
+// more, because runs and programs obey them: those of its record, and those that have become
+// such files since.
+func AsksAgain(g Gate, action string) (names []string) {
+	if action != DeliverApply {
+		return nil
+	}
+	s, _ := DeliverySubjectOf(g)
+	for _, f := range s.Obeyed {
+		if f.Apply == ApplyAsks {
+			names = append(names, obeyedName(f.Path))
+		}
+	}
+	if g.Now != nil {
+		for _, path := range g.Now.Asks {
+			if name := obeyedName(path); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// obeyedAnswer is the answer that changes what runs and programs obey, too.
+type obeyedAnswer struct {
+	Obeyed bool `json:"obeyed"`
+}
+
+// AcceptObeyed is the answer with which `apply` changes what runs and programs obey, too.
+func AcceptObeyed() json.RawMessage { return flow.JSON(obeyedAnswer{true}) }
+
+// AcceptsObeyed reports whether an answer is [AcceptObeyed].
+func AcceptsObeyed(answer json.RawMessage) bool {
+	var a obeyedAnswer
+	return json.Unmarshal(answer, &a) == nil && a.Obeyed
+}
+
+// Unblocked are the actions of a delivery that nothing stands in the way of.
+func Unblocked(blocked []BlockedAction) []string {
+	return slices.DeleteFunc(slices.Clone(DeliveryActions), func(action string) bool { return blockOf(blocked, action) != nil })
+}
+
+// DefaultDelivery is the action that a delivery suggests: the first of those that hand over
+// or correct that nothing stands in the way of.
+func DefaultDelivery(blocked []BlockedAction, rejected bool) string {
+	open, order := Unblocked(blocked), []string{DeliverApprove, DeliverFix, DeliverSkip}
+	if rejected {
+		order = order[1:]
+	}
+	for _, action := range order {
+		if slices.Contains(open, action) {
+			return action
+		}
+	}
+	return DeliverHalt
+}
+
+func blockOf(blocked []BlockedAction, action string) *BlockedAction {
+	if i := slices.IndexFunc(blocked, func(b BlockedAction) bool { return b.Action == action }); i >= 0 {
+		return &blocked[i]
+	}
+	return nil
 }
 
 // Available are the actions of a gate that can be taken.
@@ -118,10 +209,7 @@ func (g Gate) Effect(action string) string {
 // BlockedAt is why an action of a gate cannot be taken; nil: it can.
 func BlockedAt(g Gate, action string) *BlockedAction {
 	s, _ := DeliverySubjectOf(g)
-	if i := slices.IndexFunc(s.Blocked, func(b BlockedAction) bool { return b.Action == action }); i >= 0 {
-		return &s.Blocked[i]
-	}
-	return nil
+	return blockOf(s.Blocked, action)
 }
 
 // Fixpoint is what the next run is compared with.

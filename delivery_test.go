@@ -1,6 +1,8 @@
 package tipstaff_test
 
 import (
+	"encoding/json"
+	"slices"
 	"testing"
 
 	. "github.com/tipstaff/tipstaff"
@@ -51,5 +53,44 @@ func TestGatesOfDeliveriesAreAskedByTheProgram(t *testing.T) {
 		if got := AskerPath(Delivery, key); got != want {
 			t.Errorf("AskerPath(%q) = %q", key, got)
 		}
+	}
+}
+
+// A set-up of the worktree that has failed is told at the delivery, whatever it says of its
+// place; one of the checks fails them, which tells it.
+func TestViewTellsSetupsOfTheWorktree(t *testing.T) {
+	for in, want := range map[string]string{"": "setup failed: npm ci", InWorktree: "setup failed: npm ci", InClean: ""} {
+		v := NewView("", nil)
+		failed, err := json.Marshal(SetupFinished{Phase: PhaseSetup, Receipt: Receipt{Argv: []string{"npm", "ci"}, Tree: "t", ExitCode: 1, In: in}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Apply(&Event{Seq: 1, Kind: KindSetupFinished, Path: "deliver", Body: failed})
+		got := ""
+		for _, n := range v.Roots {
+			got += n.Note
+		}
+		if got != want {
+			t.Errorf("in %q: %q", in, got)
+		}
+	}
+}
+
+// The name of a file that is obeyed cannot look like what is said of it, or like two names.
+func TestNamesOfObeyedFiles(t *testing.T) {
+	files := []ObeyedFile{{Path: "a/plain-name_1.go"}, {Path: "a b"}, {Path: "a\nb"}, {Path: "a, b"}, {Path: `"a"`}, {Path: "a  (apply never changes it)"}, {Path: "x\x1b[2K\u202e"}}
+	want := []string{"a/plain-name_1.go", `"a b"`, `"a\nb"`, `"a, b"`, `"\"a\""`, `"a  (apply never changes it)"`, `"x\x1b[2K\u202e"`}
+	for i := range files {
+		files[i].Kind, files[i].Reason, files[i].Apply = ObeyedDecides, "why", ApplyAsks
+		if got := files[i].String(); got != "decides  "+want[i]+"  why  (apply asks once more)" {
+			t.Errorf("%q is shown as %s", files[i].Path, got)
+		}
+	}
+	subject, err := json.Marshal(DeliverySubject{Tree: "t", Obeyed: files})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := AsksAgain(Gate{Kind: Delivery, Subject: subject}, DeliverApply); !slices.Equal(got, want) {
+		t.Errorf("asked about are %q", got)
 	}
 }

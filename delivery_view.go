@@ -33,6 +33,8 @@ type DeliveryState struct {
 	Branch          string            `json:"delivery_branch,omitempty"`
 	Checks          []Receipt         `json:"checks"`
 	ScopeViolations []string          `json:"scope_violations"`
+	Obeyed          []ObeyedFile      `json:"obeyed,omitempty"` // changed files of which more is to be known
+	Secret          []string          `json:"secret,omitempty"` // changed files that hold a credential
 	Notices         []Notice          `json:"notices"`
 	Decision        *GateResolved     `json:"decision,omitempty"`
 	Outcome         string            `json:"outcome,omitempty"`
@@ -70,17 +72,18 @@ type EventReader interface {
 	Events(context.Context, EventsRequest) iter.Seq2[Event, error]
 }
 
-// DeliveryView is where the delivery of a run stands. present tells whether a directory is
-// there; nil: nobody can tell.
-func DeliveryView(ctx context.Context, r EventReader, run ID, present func(path string) bool) (DeliveryState, error) {
+// DeliveryView is where the delivery of a run stands, whose status is known. present tells
+// whether a directory is there; nil: nobody can tell.
+func DeliveryView(ctx context.Context, r EventReader, run Run, present func(path string) bool) (DeliveryState, error) {
 	s := newDeliveryState()
-	for e, err := range r.Events(ctx, EventsRequest{Run: run}) {
+	for e, err := range upTo(ctx, r, run) {
 		if err != nil {
 			return s, err
 		}
 		s.fold(&e)
 	}
 	s.present(present)
+	s.offer(run.OpenGates)
 	return s, nil
 }
 
@@ -96,13 +99,42 @@ func (s *DeliveryState) present(is func(path string) bool) {
 	}
 }
 
+// offer notes what can be done at the gate as things are now, if somebody has looked.
+func (s *DeliveryState) offer(open []Gate) {
+	for _, g := range open {
+		b, ok := DeliverySubjectOf(g)
+		if !ok || g.ID != s.Gate || g.Now == nil {
+			continue
+		}
+		s.Blocked, s.DefaultAction = b.Blocked, b.DefaultAction
+		s.actions(b.Available)
+		if s.Worktree != nil {
+			s.Worktree.Present = b.Present
+		}
+	}
+}
+
+func (s *DeliveryState) actions(available []string) {
+	s.Available = []AvailableAction{}
+	for _, action := range available {
+		s.Available = append(s.Available, AvailableAction{Action: action, Effect: deliveryEffects[action]})
+	}
+}
+
 func (s *DeliveryState) fold(e *Event) {
 	switch e.Kind {
 	case KindWorktreeCreated:
 		b := BodyOf[WorktreeCreated](e)
 		s.Worktree, s.Base = &WorktreeState{Path: b.Path, Branch: b.Branch}, b.Base
 	case KindDiffRecorded:
-		if b := BodyOf[DiffRecorded](e); b.Stage == "" {
+		b := BodyOf[DiffRecorded](e)
+		switch {
+		case b.Stage != "":
+			s.Notices = append(s.Notices, b.Notices...)
+		case len(b.Notices) > 0: // those of the steps among them
+			s.Notices = b.Notices
+		}
+		if b.Stage == "" {
 			s.Diff = &DeliveryDiff{Files: b.Files, Added: b.Added, Removed: b.Removed, Paths: []string{}, Untracked: []string{}, Tree: b.Tree, Patch: b.Patch, Truncated: b.Files > 0}
 		}
 	case KindCheckFinished:
@@ -142,11 +174,8 @@ func (s *DeliveryState) opened(g Gate) {
 	}
 	s.Gate, s.Key, s.Release, s.ReleaseReason, s.DefaultAction, s.Decision = g.ID, g.Key, b.Release, b.ReleaseReason, b.DefaultAction, nil
 	s.Base, s.Commit, s.Branch, s.Checks, s.Blocked = b.Base, b.Commit, b.Branch, b.Checks, b.Blocked
-	s.ScopeViolations, s.Notices = b.ScopeViolations, b.Notices
-	s.Available = s.Available[:0]
-	for _, action := range b.Available {
-		s.Available = append(s.Available, AvailableAction{Action: action, Effect: deliveryEffects[action]})
-	}
+	s.ScopeViolations, s.Notices, s.Obeyed, s.Secret = b.ScopeViolations, b.Notices, b.Obeyed, b.Secret
+	s.actions(b.Available)
 	s.Diff = &DeliveryDiff{Files: b.Files, Added: b.Added, Removed: b.Removed, Paths: []string{}, Untracked: []string{}, Tree: b.Tree, Patch: b.Patch, Truncated: len(b.Paths) < b.Files}
 	for _, f := range b.Paths {
 		if s.Diff.Paths = append(s.Diff.Paths, f.Path); f.Untracked {
@@ -167,6 +196,14 @@ func (s *DeliveryState) resolved(b GateResolved) {
 	}
 }
 
+// there is a path, with whether it is there where that is known.
+func there(path string, present *bool) string {
+	if present != nil && !*present {
+		path += "  (gone)"
+	}
+	return path
+}
+
 // Lines are the state for people.
 func (s DeliveryState) Lines() []string {
 	l := shower{Shown: Shown{Lines: []string{}}, all: true}
@@ -175,6 +212,7 @@ func (s DeliveryState) Lines() []string {
 		return l.Lines
 	}
 	l.field(0, "outcome", s.Outcome)
+	l.obeyed(s.Obeyed)
 	if s.Decision != nil {
 		l.field(0, "decision", strings.TrimSpace(s.Decision.Action+" "+s.Decision.Note))
 	}
@@ -191,11 +229,7 @@ func (s DeliveryState) Lines() []string {
 	l.field(0, "commit", s.Commit)
 	l.field(0, "branch", strings.TrimPrefix(s.Branch, "refs/heads/"))
 	if s.Worktree != nil {
-		text := s.Worktree.Path
-		if p := s.Worktree.Present; p != nil && !*p {
-			text += "  (gone)"
-		}
-		l.field(0, "worktree", text)
+		l.field(0, "worktree", there(s.Worktree.Path, s.Worktree.Present))
 	}
 	tree := ""
 	if s.Diff != nil {

@@ -265,7 +265,7 @@ func (d *diagnosis) judge(got *Diagnosis, run Run) error {
 		got.call(ToolRunWatch, "follow it", map[string]any{"after_seq": run.HeadSeq})
 	case !got.Facts.Child.IsZero():
 		return d.superseded(got)
-	case waits && got.Facts.Present != nil && !*got.Facts.Present && run.Delivery.Kind != DeliveryCompleted:
+	case waits && got.Facts.Present != nil && !*got.Facts.Present && run.Delivery.Kind != DeliveryCompleted && run.Delivery.Kind != DeliveryDecided:
 		got.found(DiagnosisBlockedWorktree, "its worktree "+got.Facts.Worktree+" is gone: what it had not recorded is lost, and it cannot go on")
 		got.call(ToolRunDiff, "see what was recorded of its changes", nil)
 		got.call(ToolRunEvidence, "see where its delivery stands", map[string]any{"slice": SliceDelivery})

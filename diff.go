@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"iter"
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -15,13 +13,14 @@ type DiffRequest struct {
 	Run   ID     `json:"run_id"`
 	Mode  string `json:"mode,omitempty"`      // stat, preview or full; "": stat
 	Path  string `json:"path,omitempty"`      // a file, else all below it; by its old or new name; "": all
-	Stage string `json:"stage,omitempty"`     // <stage>#<visit>; "": at the end
+	Stage string `json:"stage,omitempty"`     // <stage>#<visit>; "": the newest that is recorded
 	Max   int    `json:"max_bytes,omitempty"` // of the text; 0: 200,000
 }
 
 // DiffOf is what has changed.
 type DiffOf struct {
 	Found     bool         `json:"found"`
+	Stage     string       `json:"stage,omitempty"` // that has left it; "": it is that of the end
 	Base      string       `json:"base,omitempty"`
 	Tree      string       `json:"tree,omitempty"`
 	Patch     string       `json:"patch_digest,omitempty"`
@@ -72,14 +71,14 @@ func Diff(ctx context.Context, r DiffReader, req DiffRequest) (DiffOf, error) {
 		if err != nil {
 			return d, err
 		}
-		if b := BodyOf[DiffRecorded](&e); e.Kind == KindDiffRecorded && b.Stage == req.Stage {
+		if b := BodyOf[DiffRecorded](&e); e.Kind == KindDiffRecorded && (req.Stage == "" || b.Stage == req.Stage) {
 			recorded, d.Found = b, true
 		}
 	}
 	if !d.Found {
 		return d, nil
 	}
-	d.Base, d.Tree, d.Patch = recorded.Base, recorded.Tree, recorded.Patch
+	d.Stage, d.Base, d.Tree, d.Patch = recorded.Stage, recorded.Base, recorded.Tree, recorded.Patch
 	list, err := r.Artifact(ctx, req.Run, recorded.List)
 	if err != nil {
 		return d, err
@@ -126,13 +125,9 @@ func selection(all []FileChange, path string) func(FileChange) bool {
 // of the list, as far as it goes.
 func (d *DiffOf) text(patch []byte, all []FileChange, shown map[string]bool, req DiffRequest, short bool) {
 	var out bytes.Buffer
-	parts := slices.Collect(partsOf(patch))
+	parts := PatchParts(patch)
 	for _, f := range all {
-		n := 1
-		if f.Status == FileRetyped { // what it was is removed, what it is is added
-			n = 2
-		}
-		n = min(n, len(parts))
+		n := min(f.PatchParts(), len(parts))
 		part := bytes.Join(parts[:n], nil)
 		parts = parts[n:]
 		if !shown[f.Path] {
@@ -157,20 +152,23 @@ func (d *DiffOf) text(patch []byte, all []FileChange, shown map[string]bool, req
 	}
 }
 
-// partsOf are the parts of a patch, one for each file.
-func partsOf(patch []byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		mark := []byte("\ndiff --git ")
-		for len(patch) > 0 {
-			n := bytes.Index(patch, mark)
-			if n < 0 {
-				yield(patch)
-				return
-			}
-			if !yield(patch[:n+1]) {
-				return
-			}
-			patch = patch[n+1:]
+// PatchParts are the parts of a patch, one for each file; for one that became a link, or was
+// one, two: what it was goes, and what it is comes.
+func PatchParts(patch []byte) (parts [][]byte) {
+	for mark := []byte("\ndiff --git "); len(patch) > 0; {
+		n := bytes.Index(patch, mark)
+		if n < 0 {
+			return append(parts, patch)
 		}
+		parts, patch = append(parts, patch[:n+1]), patch[n+1:]
 	}
+	return parts
+}
+
+// PatchParts is how many parts of a patch are about the file.
+func (f FileChange) PatchParts() int {
+	if f.Status == FileRetyped {
+		return 2
+	}
+	return 1
 }

@@ -66,8 +66,9 @@ const (
 	FormatNewer         Code = "format_newer"
 	ReplayMismatch      Code = "replay_mismatch"
 	NotAGitRepository   Code = "not_a_git_repository"
-	NoCommits           Code = "no_commits"     // of a repository
-	ActionBlocked       Code = "action_blocked" // the gate offers it, but something stands in its way
+	NoCommits           Code = "no_commits"           // of a repository
+	ObeyedFilesChanged  Code = "obeyed_files_changed" // apply has to be told to change what runs and programs obey
+	ActionBlocked       Code = "action_blocked"       // the gate offers it, but something stands in its way
 	PathOutside         Code = "path_outside_workspace"
 	CapacityReached     Code = "capacity_reached" // as many runs have processes of their own as may
 	ProjectBusy         Code = "project_busy"     // another run works in the checkout
@@ -83,6 +84,7 @@ const (
 	WorkerUnavailable         Code = "worker_unavailable"          // its CLI is not installed, or does not run
 	WorkerUnsupportedVersion  Code = "worker_unsupported_version"  // its CLI is too old
 	WorkerDirectory           Code = "worker_directory"            // it may not work there
+	WorkerSettings            Code = "worker_settings"             // its CLI cannot be told to leave alone what configures it there
 	WorkerSandboxRequired     Code = "worker_sandbox_required"     // posture bypass, and nobody states a sandbox
 	WorkerPolicyInexpressible Code = "worker_policy_inexpressible" // its CLI cannot be told the policy
 	WorkerContainment         Code = "worker_containment"          // its processes cannot be contained as asked

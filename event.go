@@ -132,6 +132,8 @@ const (
 // Of delivery.
 const (
 	KindWorktreeCreated    Kind = "worktree.created"     // path, branch, base
+	KindWorktreePrepared   Kind = "worktree.prepared"    // what was copied and linked there, and its ports
+	KindSetupFinished      Kind = "setup.finished"       // the receipt of a command that has made it ready
 	KindDiffRecorded       Kind = "diff.recorded"        // tree, patch digest, counts
 	KindCheckFinished      Kind = "check.finished"       // a check's receipt, with the tree it ran on
 	KindDeliveryCommitted  Kind = "delivery.committed"   // branch and commit
@@ -206,7 +208,7 @@ var kinds = map[Kind]trait{
 
 	KindFindingRecorded: plain, KindWaiverRecorded: plain, KindHandoffOverridden: plain,
 
-	KindWorktreeCreated: plain, KindDiffRecorded: plain, KindCheckFinished: plain,
+	KindWorktreeCreated: plain, KindWorktreePrepared: plain, KindSetupFinished: plain, KindDiffRecorded: plain, KindCheckFinished: plain,
 	KindDeliveryCommitted: plain, KindDeliveryApplied: plain, KindDeliverySkipped: plain,
 	KindFollowupCreated: plain, KindFollowupFixedPoint: plain,
 

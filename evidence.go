@@ -275,7 +275,9 @@ func evidence(ctx context.Context, r RunReader, req EvidenceRequest, now time.Ti
 		}
 		c.apply(&e)
 	}
-	c.delivery.present(present)
+	if c.delivery.present(present); present != nil { // else it is what the records say
+		c.delivery.offer(run.OpenGates)
+	}
 	return c.report(req, doc), nil
 }
 

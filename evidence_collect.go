@@ -77,12 +77,19 @@ func (c *collector) apply(e *Event) {
 	case KindCheckFinished:
 		b := BodyOf[CheckFinished](e).Receipt
 		c.checks = append(c.checks, EvidenceCheck{Receipt: b})
-		c.commands = append(c.commands, EvidenceCommand{Path: e.Path, Argv: cutArguments(b.Argv), ExitCode: &b.ExitCode, DurationMs: b.Ms, Outcome: cmp.Or(b.Code, exitOutcome(b.ExitCode))})
+		c.commands = append(c.commands, commandOf(e.Path, b))
+	case KindSetupFinished:
+		c.commands = append(c.commands, commandOf(e.Path, BodyOf[SetupFinished](e).Receipt))
 	case KindDeliveryCommitted, KindDeliveryApplied:
 		c.delivery.AppliedAt = e.At
 	case KindRunInterrupted:
 		c.errors = append(c.errors, EvidenceError{Code: BodyOf[RunInterrupted](e).Reason, Message: "the run was interrupted", Seq: e.Seq, Retryable: true})
 	}
+}
+
+// commandOf is a command whose receipt is known.
+func commandOf(path string, r Receipt) EvidenceCommand {
+	return EvidenceCommand{Path: path, Argv: cutArguments(r.Argv), ExitCode: &r.ExitCode, DurationMs: r.Ms, Outcome: cmp.Or(r.Code, exitOutcome(r.ExitCode))}
 }
 
 func exitOutcome(code int) string {

@@ -42,6 +42,9 @@ type FoldRest struct {
 	Delivery    *DeliveryState `json:"delivery,omitempty"`
 	WorktreeSeq int64          `json:"worktree_seq,omitempty"`
 
+	// Changed is what has changed in the worktree, as it was recorded last.
+	Changed *RecordedChange `json:"changed,omitempty"`
+
 	Files    []EvidenceFile `json:"files,omitempty"` // the last of them
 	Warnings []Problem      `json:"warnings,omitempty"`
 
@@ -166,7 +169,14 @@ func (f *Fold) applyDelivery(e *Event) {
 		if n := BodyOf[WorktreeCreated](e).Dirty; n > 0 {
 			f.warn(Problem{Code: "checkout_dirty", Seq: e.Seq, Message: fmt.Sprintf("the checkout had %s that the run does not see", Plural(n, "uncommitted change"))})
 		}
-	case KindDiffRecorded, KindDeliveryCommitted, KindDeliveryApplied, KindDeliverySkipped, KindFollowupCreated:
+	case KindWorktreePrepared:
+		for _, left := range BodyOf[WorktreePrepared](e).LeftOut {
+			f.warn(Problem{Code: "file_left_out", Seq: e.Seq, Message: "the worktree was not given " + left.Path + ": " + left.Why})
+		}
+	case KindDiffRecorded:
+		b := BodyOf[DiffRecorded](e)
+		f.Changed = &RecordedChange{Stage: b.Stage, Files: b.Files, Added: b.Added, Removed: b.Removed, List: b.List}
+	case KindDeliveryCommitted, KindDeliveryApplied, KindDeliverySkipped, KindFollowupCreated:
 	case KindPolicyGate:
 		b, err := flow.ReadOpened(string(e.Kind), e.Body)
 		if err != nil || GateKind(b.Kind) != Delivery {
@@ -207,6 +217,9 @@ func fileOf(e *Event) (EvidenceFile, bool) {
 	case KindCheckFinished:
 		b := BodyOf[CheckFinished](e)
 		return EvidenceFile{Name: b.Name, Kind: "check_output", Digest: b.Output, Path: e.Path}, b.Output != ""
+	case KindSetupFinished:
+		b := BodyOf[SetupFinished](e)
+		return EvidenceFile{Name: b.Name, Kind: b.Phase + "_output", Digest: b.Output, Path: e.Path}, b.Output != ""
 	case KindTaskOutput:
 		b := BodyOf[TaskBrought](e).Output
 		return EvidenceFile{Name: cmp.Or(b.Path, b.Kind), Kind: b.Kind, Digest: b.SHA256, Path: e.Path}, true

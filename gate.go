@@ -40,7 +40,7 @@ const (
 )
 
 // Gate is a question a run waits on. It never changes once open; only what is given may
-// come later.
+// come later, and what stands in the way of an action is looked for again.
 type Gate struct {
 	ID        ID              `json:"gate_id"`
 	Kind      GateKind        `json:"kind"`
@@ -54,14 +54,32 @@ type Gate struct {
 	OpenedAt  time.Time       `json:"opened_at"`
 	OpenedSeq int64           `json:"opened_seq"`
 	ExpiresAt time.Time       `json:"expires_at,omitzero"`
-	Given     *GivenResult    `json:"given,omitempty"` // of a call in doubt: what use_result without an answer takes
-	Heard     *LastHeard      `json:"heard,omitempty"` // of a worker in doubt
-	Shown     *Shown          `json:"shown,omitempty"` // [Subject] of it, where a gate is for people
+	Given     *GivenResult    `json:"given,omitempty"`   // of a call in doubt: what use_result without an answer takes
+	Heard     *LastHeard      `json:"heard,omitempty"`   // of a worker in doubt
+	Now       *DeliveryNow    `json:"now,omitempty"`     // of an open delivery, where somebody has looked again
+	Changed   *RecordedChange `json:"changed,omitempty"` // of a review or a failure: what the run has changed until now
+	Shown     *Shown          `json:"shown,omitempty"`   // [Subject] of it, where a gate is for people
 }
 
 // Place is where a gate stands for people: with who asked, of a delivery by its key, for
 // the run itself asks.
 func (g Gate) Place() string { return cmp.Or(g.Path, g.Key) }
+
+// RecordedChange is what has changed in the worktree of a run, as it is recorded.
+type RecordedChange struct {
+	Stage   string       `json:"stage,omitempty"` // that has left it
+	Files   int          `json:"files"`
+	Added   int64        `json:"added"`
+	Removed int64        `json:"removed"`
+	List    string       `json:"list_digest"` // of a list of [FileChange]
+	First   []FileChange `json:"first,omitempty"`
+}
+
+// AboutChanges reports whether whoever decides the gate would look at what has changed: it
+// asks for a review, or about a failure.
+func (g Gate) AboutChanges() bool {
+	return g.Kind == Handoff || g.Kind == Question && AskerPath(g.Kind, g.Key) != g.Key
+}
 
 // GateCall is the call that a gate is about.
 type GateCall struct {

@@ -22,6 +22,7 @@ var scanners = map[string]string{
 	"policy/shellguard": "words of a shell, of which the parser leaves the quotes where they were",
 	"provider":          "strings of JSON whose escapes may be cut in two by the end of an event",
 	"redact":            "credentials in texts, however they are escaped",
+	"workspace":         "git's configuration",
 }
 
 // TestNoFurtherGrammarOfJSON: whoever compares characters with a quote, a backslash or

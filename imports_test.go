@@ -22,7 +22,7 @@ const module = "github.com/tipstaff/tipstaff"
 // not know each other. "." is the root package.
 var levels = map[string]int{
 	"canon": -1, // which even the journal stands on
-	".":     0, "flow": 0, "journal": 0, "document": 0, "docs/prompts": 0, "redact": 0,
+	".":     0, "flow": 0, "journal": 0, "document": 0, "docs/prompts": 0, "redact": 0, "filestamp": 0,
 	"tool": 1, "tool/builtin": 1, "workspace": 1, "supervisor": 1, "worker": 1, "skill": 1, "policy": 1, "policy/sqlguard": 1, "policy/shellguard": 1, "cortex": 1, "delivery": 1, "pb": 1,
 	"plan": 2, "pipeline": 2, "agent": 2, "store": 2, "store/files": 2, "store/bucket": 2, "process": 2,
 	"trust": 3, "runner": 3, "telemetry": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,

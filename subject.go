@@ -120,6 +120,9 @@ func (s *shower) subject(g Gate) {
 	case len(g.Subject) > 0 && string(g.Subject) != "null":
 		s.members(0, "", g.Subject)
 	}
+	if c := g.Changed; c != nil && c.Files > 0 {
+		s.changes(c.Files, c.Added, c.Removed, c.First)
+	}
 }
 
 // approval is a call that waits to be allowed.

@@ -1,6 +1,7 @@
 package tipstaff
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,25 +10,14 @@ import (
 // delivery is what would be handed over: files and commit first, then what is known of
 // them.
 func (s *shower) delivery(d DeliverySubject) {
-	s.field(0, "changed", CountOfChanges(d.Files, d.Added, d.Removed))
-	size := 0
-	for _, f := range d.Paths {
-		size += len(f.Path) + len(f.Old)
-	}
-	s.each(1, "files", size, len(d.Paths), func(i int) {
-		f := d.Paths[i]
-		s.Parts = append(s.Parts, ShownPart{Name: joinNames("files", strconv.Itoa(i)), Text: f.Path, Bytes: len(f.Path)})
-		s.line(1, f.String())
-	}, func(i int) int { return len(d.Paths[i].Path) + len(d.Paths[i].Old) })
-	if more := d.Files - len(d.Paths); more > 0 {
-		s.line(1, fmt.Sprintf("… and %d more files, which the whole difference has …", more))
-		s.Whole = false
-	}
+	s.obeyed(d.Obeyed)
+	s.changes(d.Files, d.Added, d.Removed, d.Paths)
+	s.folders(d.Folders)
 	s.field(0, "base", d.Base)
 	s.field(0, "commit", d.Commit)
 	s.field(0, "approve makes the branch", strings.TrimPrefix(d.Branch, "refs/heads/"))
 	s.field(0, "apply changes the checkout", d.Checkout)
-	s.field(0, "worktree", d.Worktree)
+	s.field(0, "worktree", there(d.Worktree, d.Present))
 	s.receipts(d.Checks, d.Tree)
 	if d.Release != ReleaseNone {
 		s.field(0, "release", strings.TrimSuffix(d.Release+": "+d.ReleaseReason, ": "))
@@ -42,6 +32,63 @@ func (s *shower) delivery(d DeliverySubject) {
 	s.field(0, "default", d.DefaultAction)
 	s.field(0, "tree", d.Tree)
 	s.field(0, "digest of the difference", d.Patch)
+}
+
+// changes are the first of so many files that have changed.
+func (s *shower) changes(files int, added, removed int64, first []FileChange) {
+	s.field(0, "changed", CountOfChanges(files, added, removed))
+	size := 0
+	for _, f := range first {
+		size += len(f.Path) + len(f.Old)
+	}
+	s.each(1, "files", size, len(first), func(i int) {
+		f := first[i]
+		s.Parts = append(s.Parts, ShownPart{Name: joinNames("files", strconv.Itoa(i)), Text: f.Path, Bytes: len(f.Path)})
+		s.line(1, f.String())
+	}, func(i int) int { return len(first[i].Path) + len(first[i].Old) })
+	if more := files - len(first); more > 0 {
+		s.line(1, fmt.Sprintf("… and %d more files, which the whole difference has …", more))
+		s.Whole = false
+	}
+}
+
+var obeyedText = map[string]string{
+	ObeyedDecides: "decides", ObeyedElsewhere: "is obeyed", ObeyedLeaves: "leads elsewhere", ObeyedStarted: "can be started",
+	ObeyedRepository: "another repository", ObeyedLeftOut: "not delivered", ObeyedRaw: "not filtered",
+}
+
+// String says first what is to be known of the file.
+func (f ObeyedFile) String() string {
+	text := cmp.Or(obeyedText[f.Kind], f.Kind) + "  " + obeyedName(f.Path) + "  " + f.Reason
+	switch f.Apply {
+	case ApplyNever:
+		text += "  (apply never changes it)"
+	case ApplyAsks:
+		text += "  (apply asks once more)"
+	}
+	return text
+}
+
+// obeyedName is a path in quotes where it could look like what is said of it, or like two.
+func obeyedName(path string) string {
+	if ShellWord(path) == path {
+		return path
+	}
+	return strconv.Quote(path)
+}
+
+// obeyed are the files that are named first, all of them.
+func (s *shower) obeyed(files []ObeyedFile) {
+	for _, f := range files {
+		s.line(0, f.String())
+	}
+}
+
+// folders say where the files are that were not listed.
+func (s *shower) folders(folders []FolderChange) {
+	for _, f := range folders {
+		s.line(2, fmt.Sprintf("%s  %s", cmp.Or(f.Path, "at the top"), CountOfChanges(f.Files, f.Added, f.Removed)))
+	}
 }
 
 // CountOfChanges says how much has changed.
@@ -79,6 +126,9 @@ func (s *shower) receipts(checks []Receipt, tree string) {
 			how = "passed, but on another tree"
 		case c.ExitCode == 0:
 			how = "passed"
+		}
+		if c.In == InWorktree {
+			how += "  (in the worktree, with what lies there)"
 		}
 		if !c.Required {
 			how += "  (not required)"

@@ -60,15 +60,18 @@ type ToolInfo struct {
 	Lock    string `json:"lock"` // ToolBuiltin …
 	// Class is the effect class, and ClassFrom who states it: manifest, hints, both
 	// or, where neither does, default. "" where only the hints could tell.
-	Class       string          `json:"class,omitempty"`
-	ClassFrom   string          `json:"class_from,omitempty"`
-	Allowed     bool            `json:"allowed"` // by the manifest's allowed_effects
-	Timeout     string          `json:"timeout"`
-	MaxResult   int64           `json:"max_result"`
-	Title       string          `json:"title,omitempty"`
-	Description string          `json:"description,omitempty"`
-	Trouble     string          `json:"trouble,omitempty"` // why it cannot be called as things stand
-	Definition  json.RawMessage `json:"definition,omitempty"`
+	Class       string `json:"class,omitempty"`
+	ClassFrom   string `json:"class_from,omitempty"`
+	Allowed     bool   `json:"allowed"` // by the manifest's allowed_effects
+	Timeout     string `json:"timeout"`
+	MaxResult   int64  `json:"max_result"`
+	Title       string `json:"title,omitempty"`
+	Description string `json:"description,omitempty"`
+	Trouble     string `json:"trouble,omitempty"` // why it cannot be called as things stand
+	// Writable is, of the tool that writes files, where: the patterns of the manifest, or its
+	// roots, in which it writes all that is not protected.
+	Writable   []string        `json:"writable,omitempty"`
+	Definition json.RawMessage `json:"definition,omitempty"`
 }
 
 // Name is server/tool.

@@ -36,6 +36,13 @@ func (v *View) applyDelivery(e *Event) bool {
 		}
 		n := v.delivery()
 		n.Note = Joined(", ", n.Note, "check "+b.Name+result)
+	case KindSetupFinished:
+		b := BodyOf[SetupFinished](e)
+		if b.In == InClean || b.Passed(b.Tree) { // else it is a line to look at while it runs, and no news after
+			return true
+		}
+		n := v.delivery()
+		n.Note = Joined(", ", n.Note, b.Phase+" failed: "+strings.Join(b.Argv, " "))
 	case KindDiffRecorded:
 		b := BodyOf[DiffRecorded](e)
 		n := v.delivery()

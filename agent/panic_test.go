@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tipstaff/tipstaff/agent"
 )
@@ -82,6 +83,9 @@ func TestOtherPanicsEndTheProcess(t *testing.T) {
 	if where := os.Getenv(panicPlace); where != "" {
 		p := panicking{where}
 		run(t, agent.Config{Model: p, Tools: p, Approver: p, Router: p}, nil)
+		if where != "nothing" { // the turn was heard to end before the process does
+			time.Sleep(10 * time.Second)
+		}
 		return
 	}
 	for _, where := range []string{"provider", "catalog", "approver", "router", "nothing"} {

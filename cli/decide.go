@@ -100,6 +100,11 @@ func (a *app) decide(ctx context.Context, ref string, req tipstaff.DecideRequest
 		again = " (already decided so)"
 	}
 	fmt.Fprintf(a.out, "decided %s: %s%s\n", clean(cmp.Or(d.Decision.Path, req.Gate)), clean(d.Decision.Action), again)
+	if next := d.Decision.FollowupRunID; !next.IsZero() {
+		fmt.Fprintf(a.out, "followed up by %s, with what is to be corrected\n", next)
+		fmt.Fprintf(a.err, "to go on:\n  %s\n", a.resumeLine(next))
+		return nil
+	}
 	if d.Run.Condition == tipstaff.Waiting || d.Run.Condition == tipstaff.Interrupted {
 		a.saySteps(ctx, svc, topRun(ctx, svc, d.Run), time.Time{})
 	}
@@ -218,6 +223,9 @@ func (a *app) printSubject(w io.Writer, run tipstaff.ID, g tipstaff.Gate) {
 	}
 	if !shown.Whole {
 		fmt.Fprintf(w, "  everything: %s\n", a.invocation("show", run.String(), "--gate", g.Typable()))
+	}
+	if g.Kind == tipstaff.Delivery || g.Changed != nil {
+		fmt.Fprintf(w, "  the changes: %s\n", a.invocation("show", run.String(), "--diff"))
 	}
 	io.WriteString(w, indented(a.decideLines(run, g)))
 }

@@ -11,7 +11,11 @@ import (
 
 // showDelivery shows where the delivery of a run stands.
 func (o *showOptions) showDelivery(ctx context.Context, svc tipstaff.Service, run tipstaff.ID) error {
-	s, err := tipstaff.DeliveryView(ctx, svc, run, o.present())
+	now, err := svc.Get(ctx, run)
+	if err != nil {
+		return err
+	}
+	s, err := tipstaff.DeliveryView(ctx, svc, now, o.present())
 	if err != nil {
 		return err
 	}

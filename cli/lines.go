@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,7 @@ func plainLine(ev tipstaff.Event, what, detail string) line {
 var wordColors = map[string]color{
 	"completed": green, "carried": green, "failed": red, "refused": red, "uncertain": red,
 	"waiting": yellow, "parked": yellow, "interrupted": yellow, "cancelled": yellow, "retrying": yellow,
-	"call failed": red, "gave up": red, "check failed": red, "check passed": green, "delivered": green, "applied": green,
+	"setup failed": red, "teardown failed": red, "call failed": red, "gave up": red, "check failed": red, "check passed": green, "delivered": green, "applied": green,
 }
 
 // plainWords are what a record says, in a word and the rest; "": only machines care.
@@ -139,15 +140,25 @@ func deliveryWords(ev *tipstaff.Event) (what, detail string) {
 			detail = tipstaff.Joined("  ", detail, "without "+plural(b.Dirty, "uncommitted change")+" of the checkout")
 		}
 		return "worktree", detail
+	case tipstaff.KindWorktreePrepared:
+		return "prepared", tipstaff.BodyOf[tipstaff.WorktreePrepared](ev).String()
+	case tipstaff.KindSetupFinished:
+		return setupWords(tipstaff.BodyOf[tipstaff.SetupFinished](ev))
 	case tipstaff.KindDiffRecorded:
 		b := tipstaff.BodyOf[tipstaff.DiffRecorded](ev)
 		if what = "changed"; b.Stage != "" { // it has what was there before the step too
 			what = "changed so far"
 		}
-		if b.Files == 0 {
-			return what, "nothing"
+		detail = "nothing"
+		if b.Files > 0 {
+			detail = tipstaff.CountOfChanges(b.Files, b.Added, b.Removed)
 		}
-		return what, tipstaff.CountOfChanges(b.Files, b.Added, b.Removed)
+		var codes []string // each once: at the end there are those of all steps
+		for _, n := range b.Notices {
+			codes = append(codes, n.Code)
+		}
+		slices.Sort(codes)
+		return what, tipstaff.Joined("  ", detail, strings.Join(slices.Compact(codes), "  "))
 	case tipstaff.KindCheckFinished:
 		return receiptWords(tipstaff.BodyOf[tipstaff.CheckFinished](ev).Receipt)
 	case tipstaff.KindDeliveryCommitted:
@@ -172,14 +183,36 @@ func deliveryWords(ev *tipstaff.Event) (what, detail string) {
 }
 
 func receiptWords(r tipstaff.Receipt) (what, detail string) {
-	what, why := "check passed", ""
+	what = "check passed"
 	if !r.Passed(r.Tree) {
 		what = "check failed"
-		if why = tipstaff.Joined(": ", r.Code, r.Message); why == "" {
-			why = fmt.Sprintf("exit code %d", r.ExitCode)
-		}
 	}
-	return what, tipstaff.Joined("  ", r.Name, human(time.Duration(r.Ms)*time.Millisecond), why)
+	where := ""
+	if r.In == tipstaff.InWorktree {
+		where = "in the worktree"
+	}
+	return what, tipstaff.Joined("  ", r.Name, where, human(time.Duration(r.Ms)*time.Millisecond), whyFailed(r))
+}
+
+// setupWords are those of a command that makes a worktree ready, or ends what was made.
+func setupWords(b tipstaff.SetupFinished) (what, detail string) {
+	where := ""
+	if b.In == tipstaff.InClean {
+		where = "for the checks"
+	}
+	what = b.Phase + " done"
+	if !b.Passed(b.Tree) {
+		what = b.Phase + " failed"
+	}
+	return what, tipstaff.Joined("  ", strings.Join(b.Argv, " "), where, human(time.Duration(b.Ms)*time.Millisecond), whyFailed(b.Receipt))
+}
+
+// whyFailed is why a command has not passed; "": it has.
+func whyFailed(r tipstaff.Receipt) string {
+	if r.Passed(r.Tree) {
+		return ""
+	}
+	return cmp.Or(tipstaff.Joined(": ", r.Code, r.Message), fmt.Sprintf("exit code %d", r.ExitCode))
 }
 
 // shortCommit is a commit as git shows it to people.

@@ -37,7 +37,7 @@ func Main(ctx context.Context, args []string, env *Env) int {
 			err: &output{w: env.Stderr},
 		}
 		root := newRoot(a)
-		root.SetArgs(args)
+		root.SetArgs(append([]string{}, args...)) // cobra takes nil for the arguments of the process
 		err := root.ExecuteContext(ctx)
 		if err != nil && !a.began {
 			err = a.misused(args, err)

@@ -112,10 +112,16 @@ func (p *prompter) choose(ctx context.Context, g tipstaff.Gate) (c tipstaff.Choi
 	}
 	for {
 		c, err = insist(ctx, p, choices(g), func(s string) (tipstaff.Choice, error) { return parseChoice(s, g) })
-		if err != nil || c.Action != viewAction {
-			break
+		if err == nil && c.Action == viewAction {
+			io.WriteString(p.out, indented(tipstaff.WholeSubject(g).Lines))
+			continue
 		}
-		io.WriteString(p.out, indented(tipstaff.WholeSubject(g).Lines))
+		if files := tipstaff.AsksAgain(g, c.Action); err == nil && len(files) > 0 {
+			if c.Answer, err = p.askAgain(ctx, c.Action, files); err == nil && c.Answer == nil {
+				continue
+			}
+		}
+		break
 	}
 	switch {
 	case err != nil || !tipstaff.NeedsAnswer(g, c.Action) || c.Answer != nil:
@@ -272,6 +278,24 @@ func parseAnswer(s string) (json.RawMessage, error) {
 		return nil, errors.New(`this is not JSON; text stands in quotes: "like this"`)
 	}
 	return json.RawMessage(s), nil
+}
+
+// askAgain names the files that an action changes and that runs and programs obey. No answer
+// means that the action is not taken.
+func (p *prompter) askAgain(ctx context.Context, action string, files []string) (json.RawMessage, error) {
+	fmt.Fprintf(p.out, "%s changes what runs and programs obey here:\n", clean(action))
+	for _, name := range files {
+		fmt.Fprintln(p.out, "  "+clean(name))
+	}
+	return insist(ctx, p, "change these, too? yes or no: ", func(s string) (json.RawMessage, error) {
+		switch strings.ToLower(s) {
+		case "y", "yes":
+			return tipstaff.AcceptObeyed(), nil
+		case "n", "no":
+			return nil, nil
+		}
+		return nil, fmt.Errorf("%q is neither yes nor no", s)
+	})
 }
 
 func parseFeedback(s string) (string, error) {

@@ -72,6 +72,34 @@ func TestPromptNeverApprovesByItself(t *testing.T) {
 	}
 }
 
+// Files that are obeyed are named once more, and the answer to that is asked for by itself.
+func TestPromptAsksAgainAboutWhatIsObeyed(t *testing.T) {
+	subject, _ := json.Marshal(tipstaff.DeliverySubject{Tree: "t", Obeyed: []tipstaff.ObeyedFile{
+		{Path: "tipstaff.yaml", Kind: tipstaff.ObeyedDecides, Reason: "modified: the manifest", Apply: tipstaff.ApplyAsks},
+		{Path: "x\n  README", Kind: tipstaff.ObeyedDecides, Apply: tipstaff.ApplyAsks},
+		{Path: "ci.yml", Kind: tipstaff.ObeyedElsewhere, Reason: "modified: what a CI runs"}}})
+	g := tipstaff.Gate{Kind: tipstaff.Delivery, Actions: tipstaff.DeliveryActions, Subject: subject}
+	for _, c := range []struct {
+		name, input, action, answer string
+		asks                        int
+	}{
+		{"yes", "apply\nyes\n", "apply", `{"obeyed":true}`, 1},
+		{"nonsense, then yes", "apply\nperhaps\ny\n", "apply", `{"obeyed":true}`, 1},
+		{"no, and something else", "apply\nno\nskip\n", "skip", "", 1},
+		{"no, and yes", "apply\nn\napply\ny\n", "apply", `{"obeyed":true}`, 2},
+		{"a branch", "approve\n", "approve", "", 0},
+		{"silence", "apply\n", "", "", 1},
+	} {
+		got, ok, out := asked(g, c.input)
+		if ok != (c.action != "") || got.Action != c.action || string(got.Answer) != c.answer || strings.Count(out, "obey here:\n  tipstaff.yaml\n  \"x\\n  README\"\nchange these") != c.asks {
+			t.Errorf("%s: %v %+v\n%s", c.name, ok, got, out)
+		}
+		if strings.Contains(out, "  ci.yml\n") {
+			t.Errorf("%s: asked about a file that is applied as any other\n%s", c.name, out)
+		}
+	}
+}
+
 func TestPromptShowsExactlyWhatIsDecided(t *testing.T) {
 	g := publishGate()
 	g.Question = "Send \x1b[31mit\x1b[0m\nto \u202eeveryone?"

@@ -140,6 +140,9 @@ func printTools(w io.Writer, list []tipstaff.ToolInfo, colored bool) {
 		if t.Lock != tipstaff.ToolUnlocked {
 			l = l.and(yellow, t.Trouble)
 		}
+		if len(t.Writable) > 0 {
+			l = l.and(dim, "writes "+strings.Join(t.Writable, ", ")+", but for what is protected")
+		}
 		fmt.Fprintln(w, l.text(colored))
 	}
 }
@@ -203,6 +206,7 @@ func (a *app) printTool(t tipstaff.ToolInfo) {
 		field{"timeout", t.Timeout},
 		field{"max_result", fmt.Sprint(t.MaxResult)},
 		field{"title", t.Title},
+		field{"writable", strings.Join(t.Writable, ", ")},
 		field{"trouble", t.Trouble},
 	)
 	if len(t.Definition) > 0 {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -20,9 +22,15 @@ type Env struct {
 	// Check runs a command in a directory, if it may: it passes the capability gate as any
 	// call of builtin/exec with these arguments. An error that is no [*flow.Error] says
 	// that it could not be run.
-	Check func(ctx context.Context, a flow.Attempt, argv []string, dir string, timeout time.Duration) (exit int, output []byte, err error)
+	Check func(ctx context.Context, a flow.Attempt, c Command) (exit int, output []byte, err error)
+	// Lock holds a lock on a file until unlock is called or the process ends.
+	Lock func(name string) (unlock func() error, err error)
 	// Put stores a document or payload by its digest.
 	Put func(context.Context, []byte) (digest string, err error)
+	// Redact takes out of a text the credentials that the run knows; nil: it knows none.
+	Redact func([]byte) []byte
+	// Protection is what runs may not change; nil: anything may be changed.
+	Protection Protection
 }
 
 // Inputs and results of the activities. They are recorded.
@@ -32,66 +40,94 @@ type (
 		Place Place     `json:"place"`
 		Base  string    `json:"base"`
 		Takes *Worktree `json:"takes,omitempty"` // over from its parent
+		// Give: it is given what Prepare names, and what the checkout says.
+		Give    bool                 `json:"give,omitempty"`
+		Prepare document.Preparation `json:"prepare,omitzero"`
 	}
 	worktreeMade struct {
 		Worktree
-		Dirty int `json:"dirty,omitempty"` // files of the checkout whose changes are not in it
+		Dirty   int                    `json:"dirty,omitempty"`  // files of the checkout whose changes are not in it
+		Copied  int                    `json:"copied,omitempty"` // files of the checkout that git ignores
+		Bytes   int64                  `json:"bytes,omitempty"`
+		LeftOut []tipstaff.FileLeftOut `json:"left_out,omitempty"`
 	}
 	checkInput struct {
 		Place    Place                 `json:"place"`
 		Worktree Worktree              `json:"worktree"`
 		Check    document.DeliverCheck `json:"check"`
+		// Tree is what it runs on, in a clean checkout; "": it runs in the worktree.
+		Tree    string               `json:"tree,omitempty"`
+		Prepare document.Preparation `json:"prepare,omitzero"` // of that checkout
 	}
 	checked struct {
-		Receipt tipstaff.Receipt  `json:"receipt"`
-		Notices []tipstaff.Notice `json:"notices,omitempty"`
+		Receipt tipstaff.Receipt   `json:"receipt"`
+		Setup   []tipstaff.Receipt `json:"setup,omitempty"` // of the commands that have made the checkout ready before it
+		Notices []tipstaff.Notice  `json:"notices,omitempty"`
+		// Teardown is of the commands that have run before a checkout was made anew.
+		Teardown []tipstaff.Receipt `json:"teardown,omitempty"`
 	}
 	diffInput struct {
 		Place    Place    `json:"place"`
 		Worktree Worktree `json:"worktree"`
 		Stage    string   `json:"stage,omitempty"`
+		Obeyed   bool     `json:"obeyed,omitempty"` // what is obeyed is looked for, and credentials
 	}
 	diffed struct {
 		tipstaff.DiffRecorded
-		First []tipstaff.FileChange `json:"first"` // of the files
-		Names []string              `json:"names"` // of all of them, old ones included
+		First    []tipstaff.FileChange   `json:"first"` // of the files
+		Names    []string                `json:"names"` // of all of them, old ones included
+		Obeyed   []tipstaff.ObeyedFile   `json:"obeyed,omitempty"`
+		Folders  []tipstaff.FolderChange `json:"folders,omitempty"`  // of the files that are not among the first
+		Secret   []string                `json:"secret,omitempty"`   // files that hold a credential
+		Meddling []tipstaff.Notice       `json:"meddling,omitempty"` // with the worktree's own repository
 	}
 	commitInput struct {
-		Place    Place    `json:"place"`
-		Worktree Worktree `json:"worktree"`
-		Run      string   `json:"run"`
-		N        int      `json:"n"`
-		Tree     string   `json:"tree"`
-		Title    string   `json:"title"`
-		Program  string   `json:"program"`
-		At       int64    `json:"at"`
-		Branch   string   `json:"branch"`
+		Place    Place              `json:"place"`
+		Worktree Worktree           `json:"worktree"`
+		Run      string             `json:"run"`
+		N        int                `json:"n"`
+		Tree     string             `json:"tree"`
+		Title    string             `json:"title"`
+		Program  string             `json:"program"`
+		At       int64              `json:"at"`
+		Branch   string             `json:"branch"`
+		Teardown []document.Command `json:"teardown,omitempty"`
+		Withheld bool               `json:"withheld,omitempty"` // there is a credential in it: nothing may name it
 	}
 	committed struct {
-		N       int               `json:"n"`
-		Commit  string            `json:"commit"`
-		Taken   bool              `json:"taken,omitempty"` // the branch
-		Fit     Fit               `json:"fit"`
-		Dirty   []string          `json:"dirty,omitempty"`
-		Missing bool              `json:"missing,omitempty"` // the worktree
-		Notices []tipstaff.Notice `json:"notices,omitempty"`
+		N        int                `json:"n"`
+		Commit   string             `json:"commit"`
+		Taken    bool               `json:"taken,omitempty"` // the branch
+		Fit      Fit                `json:"fit"`
+		Dirty    []string           `json:"dirty,omitempty"`
+		Missing  bool               `json:"missing,omitempty"`  // the worktree
+		Meddled  []string           `json:"meddled,omitempty"`  // settings of the repository
+		Teardown []tipstaff.Receipt `json:"teardown,omitempty"` // of the clean checkout
+		Notices  []tipstaff.Notice  `json:"notices,omitempty"`
 	}
 	publishInput struct {
-		Place    Place    `json:"place"`
-		Worktree Worktree `json:"worktree"`
-		Branch   string   `json:"branch"`
-		Commit   string   `json:"commit"`
-		Tree     string   `json:"tree"`
+		Place    Place              `json:"place"`
+		Worktree Worktree           `json:"worktree"`
+		Branch   string             `json:"branch"`
+		Commit   string             `json:"commit"`
+		Tree     string             `json:"tree"`
+		Teardown []document.Command `json:"teardown,omitempty"`
 	}
 	applyInput struct {
-		Place  Place  `json:"place"`
-		Base   string `json:"base"`
-		Commit string `json:"commit"`
+		Place    Place     `json:"place"`
+		Worktree *Worktree `json:"worktree,omitempty"` // beside which the commit is kept
+		Base     string    `json:"base"`
+		Commit   string    `json:"commit"`
+		// What decides may be changed if the gate has asked about it and that was accepted.
+		Asks     bool `json:"asks,omitempty"`
+		Accepted bool `json:"accepted,omitempty"`
 	}
 	delivered struct {
-		Blocked string `json:"blocked,omitempty"` // by what; nothing was done
-		Already bool   `json:"already,omitempty"` // it had been done before
-		Kept    bool   `json:"kept,omitempty"`    // the worktree, for it has changed since
+		Blocked  string             `json:"blocked,omitempty"` // by what; nothing was done
+		Files    []string           `json:"files,omitempty"`   // that block it
+		Already  bool               `json:"already,omitempty"` // it had been done before
+		Kept     bool               `json:"kept,omitempty"`    // the worktree, for it has changed since
+		Teardown []tipstaff.Receipt `json:"teardown,omitempty"`
 	}
 )
 
@@ -105,6 +141,7 @@ const maxOutput = 1 << 20
 func Activities(env Env) map[string]flow.Activity {
 	return map[string]flow.Activity{
 		ActWorktree: {Run: perform(env.worktree)},
+		ActSetup:    {Run: perform(env.setup)},
 		ActCheck:    {Run: perform(env.check)},
 		ActDiff:     {Run: perform(env.diff)},
 		ActCommit:   {Run: perform(env.commit)},
@@ -144,7 +181,17 @@ func coded(err error) error {
 	return &flow.Error{Code: "git_failed", Message: err.Error()}
 }
 
-func (e Env) worktree(ctx context.Context, _ flow.Attempt, in worktreeInput) (made worktreeMade, _ []string, err error) {
+// at is the repository as a run sees it, whose own is as it should be.
+func (e Env) at(ctx context.Context, p Place, w Worktree) (*Repo, error) {
+	r, err := At(ctx, e.Git, p)
+	if err != nil {
+		return nil, err
+	}
+	r = r.With(w)
+	return r, r.Restore(ctx, w)
+}
+
+func (e Env) worktree(ctx context.Context, a flow.Attempt, in worktreeInput) (made worktreeMade, _ []string, err error) {
 	if in.Takes != nil {
 		if made.Worktree = *in.Takes; !made.Present() {
 			return made, nil, ErrWorktreeMissing
@@ -159,17 +206,28 @@ func (e Env) worktree(ctx context.Context, _ flow.Attempt, in worktreeInput) (ma
 		return made, nil, err
 	}
 	dirty, err := r.Dirty(ctx)
-	made.Dirty = len(dirty)
-	return made, nil, err
+	if made.Dirty = len(dirty); err != nil || !in.Give {
+		return made, nil, err
+	}
+	g, err := e.give(ctx, r, made.Path, in.Base, in.Prepare)
+	if err != nil {
+		return made, nil, notReady(ctx, err)
+	}
+	for i := range g.Linked {
+		l := &g.Linked[i]
+		if l.Digest, err = e.Git.digests.tree(ctx, l.Source); err != nil {
+			return made, nil, notReady(ctx, fmt.Errorf("%s cannot be linked: %w", named(l.Path), err))
+		}
+	}
+	made.Placed, made.Linked, made.Ports, made.LFS = g.Placed, g.Linked, g.Ports, in.Prepare.LFS
+	made.Copied, made.Bytes, made.LeftOut = g.Copied, g.Bytes, g.LeftOut
+	return made, nil, nil
 }
 
-// check runs a command, and binds what comes of it to the tree that it ran on.
+// check runs a command, and binds what comes of it to the tree that it ran on. Whatever becomes
+// of it, what was found changed is told.
 func (e Env) check(ctx context.Context, a flow.Attempt, in checkInput) (got checked, keep []string, err error) {
-	r, err := At(ctx, e.Git, in.Place)
-	if err != nil {
-		return got, nil, err
-	}
-	tree, err := r.writeTree(ctx, in.Worktree)
+	r, err := e.at(ctx, in.Place, in.Worktree)
 	if err != nil {
 		return got, nil, err
 	}
@@ -177,93 +235,162 @@ func (e Env) check(ctx context.Context, a flow.Attempt, in checkInput) (got chec
 	if err != nil {
 		return got, nil, err
 	}
-	c := in.Check
-	started := time.Now()
-	exit, output, err := e.Check(ctx, a, c.Run, filepath.Join(in.Worktree.Path, filepath.FromSlash(in.Place.Prefix)), c.Timeout)
-	got.Receipt = tipstaff.Receipt{Name: c.Name, Argv: c.Run, Required: c.Required, Tree: tree, ExitCode: exit, Ms: time.Since(started).Milliseconds()}
-	if err != nil {
-		var known *flow.Error
-		switch {
-		case errors.Is(err, flow.ErrParked), ctx.Err() != nil:
-			return got, nil, err
-		case errors.As(err, &known):
-			got.Receipt.Code, got.Receipt.Message = known.Code, known.Message
-		default:
-			got.Receipt.Code, got.Receipt.Message = "not_run", err.Error()
-		}
+	got.Receipt = tipstaff.Receipt{Name: in.Check.Name, Argv: in.Check.Run, Required: in.Check.Required, Tree: in.Tree, In: in.Check.In}
+	if in.Tree != "" {
+		got.Receipt.In = tipstaff.InClean
+	} else if got.Receipt.Tree, err = r.writeTree(ctx, in.Worktree); err != nil {
+		return got, nil, err
 	}
-	if len(output) > 0 {
-		if got.Receipt.Output, err = e.Put(ctx, output[max(0, len(output)-maxOutput):]); err != nil {
-			return got, nil, err
-		}
-		keep = append(keep, got.Receipt.Output)
+	linked, err := e.Git.LinkedChanged(ctx, in.Worktree)
+	if err != nil {
+		return got, nil, err
+	}
+	if len(linked) > 0 {
+		got.Receipt.Code, got.Receipt.Message = CodeLinkedChanged, "it was not run: what a link of the worktree leads to has changed"
+	} else if keep, err = e.runCheck(ctx, a, r, in, &got); err != nil {
+		return got, nil, err
+	}
+	if err := r.Restore(ctx, in.Worktree); err != nil { // first: it makes way for whoever looks
+		return got, nil, err
 	}
 	after, err := r.Fingerprint(ctx)
 	if err != nil {
 		return got, nil, err
 	}
-	got.Notices = Compare(before, after)
+	got.Notices = slices.Concat(linked, Compare(before, after), r.Meddling())
 	return got, keep, nil
 }
 
+// runCheck runs the command of a check, once there is a place for it.
+func (e Env) runCheck(ctx context.Context, a flow.Attempt, r *Repo, in checkInput, got *checked) (keep []string, err error) {
+	command := Command{Argv: in.Check.Run, Dir: placeWithin(in.Place, in.Worktree.Path), Timeout: in.Check.Timeout, Env: in.Worktree.Environ()}
+	if in.Tree != "" {
+		var clean *cleanCheckout
+		clean, keep, err = e.cleanFor(ctx, a, r, in, got)
+		var failed *flow.Error
+		switch {
+		case errors.As(err, &failed) && failed.Code == CodeSetup:
+		case err != nil:
+			return nil, err
+		default:
+			failed = clean.failed()
+		}
+		if failed != nil {
+			got.Receipt.Code, got.Receipt.Message = failed.Code, failed.Message
+			return keep, nil
+		}
+		command.Dir, command.Env = placeWithin(in.Place, clean.dir), portsEnv(clean.ports)
+	}
+	ran, _, kept, err := e.run(ctx, a, command)
+	of := got.Receipt
+	ran.Name, ran.Required, ran.Tree, ran.In = of.Name, of.Required, of.Tree, of.In
+	got.Receipt = ran
+	return append(keep, kept...), err
+}
+
 func (e Env) diff(ctx context.Context, _ flow.Attempt, in diffInput) (got diffed, keep []string, err error) {
-	r, err := At(ctx, e.Git, in.Place)
+	r, err := e.at(ctx, in.Place, in.Worktree)
 	if err != nil {
 		return got, nil, err
 	}
-	var files []tipstaff.FileChange
-	if got.DiffRecorded, files, keep, err = record(ctx, r, in.Worktree, in.Stage, e.Put); err != nil {
+	at := recorder{repo: r, put: e.Put, redact: e.Redact}
+	d, holding, err := at.snapshot(ctx, in.Worktree)
+	if err != nil {
 		return got, nil, err
 	}
-	got.First, got.Names = files[:min(maxListed, len(files))], []string{}
-	for _, f := range files {
+	if got.DiffRecorded, keep, err = at.record(ctx, in.Worktree, in.Stage, d); err != nil {
+		return got, nil, err
+	}
+	got.Meddling = r.Meddling()
+	first := min(maxListed, len(d.Files))
+	got.First, got.Names = append([]tipstaff.FileChange{}, d.Files[:first]...), []string{}
+	for _, f := range d.Files {
 		if got.Names = append(got.Names, f.Path); f.Old != "" {
 			got.Names = append(got.Names, f.Old)
 		}
+	}
+	if !in.Obeyed {
+		return got, keep, nil
+	}
+	got.Secret, got.Folders = holding, folders(d.Files[first:])
+	r.Protection = e.Protection
+	if got.Obeyed, err = r.obeyed(ctx, in.Worktree, d); err != nil {
+		return got, nil, err
+	}
+	for i := range got.Obeyed {
+		o := &got.Obeyed[i]
+		o.Path, o.Reason = at.text(o.Path), at.text(o.Reason)
 	}
 	return got, keep, nil
 }
 
 // Recorded is what has changed in a worktree when a step or stage has ended, with the
-// digests of the documents that it names.
-func Recorded(ctx context.Context, r *Repo, w Worktree, stage string, put func(context.Context, []byte) (string, error)) (tipstaff.DiffRecorded, []string, error) {
-	d, _, keep, err := record(ctx, r, w, stage, put)
-	return d, keep, err
+// digests of the documents that it names. redact takes credentials out; nil: nothing does.
+func Recorded(ctx context.Context, r *Repo, w Worktree, stage string, put func(context.Context, []byte) (string, error), redact func([]byte) []byte) (tipstaff.DiffRecorded, []string, error) {
+	at := recorder{repo: r, put: put, redact: redact}
+	d, _, err := at.snapshot(ctx, w)
+	if err != nil {
+		return tipstaff.DiffRecorded{}, nil, err
+	}
+	return at.record(ctx, w, stage, d)
 }
 
-func record(ctx context.Context, r *Repo, w Worktree, stage string, put func(context.Context, []byte) (string, error)) (got tipstaff.DiffRecorded, files []tipstaff.FileChange, keep []string, err error) {
-	d, err := r.Snapshot(ctx, w)
-	if err != nil {
-		return got, nil, nil, err
+// recorder records what has changed in a worktree.
+type recorder struct {
+	repo   *Repo
+	put    func(context.Context, []byte) (string, error)
+	redact func([]byte) []byte // nil: there is nothing to be taken out
+}
+
+func (t recorder) text(s string) string {
+	if t.redact == nil {
+		return s
 	}
-	if files = d.Files; files == nil {
-		files = []tipstaff.FileChange{}
+	return string(t.redact([]byte(s)))
+}
+
+// snapshot is what has changed, without credentials, and the files that hold one.
+func (t recorder) snapshot(ctx context.Context, w Worktree) (d Diff, holding []string, err error) {
+	if d, err = t.repo.Snapshot(ctx, w); err == nil && t.redact != nil {
+		holding, err = d.conceal(ctx, t.repo.With(w), t.redact)
 	}
-	got = tipstaff.DiffRecorded{Stage: stage, Base: w.Base, Tree: d.Tree, Files: len(files), Added: d.Added, Removed: d.Removed, Truncated: d.Truncated}
-	if got.Patch, err = put(ctx, d.Patch); err != nil {
-		return got, nil, nil, err
+	return d, holding, err
+}
+
+func (t recorder) record(ctx context.Context, w Worktree, stage string, d Diff) (got tipstaff.DiffRecorded, keep []string, err error) {
+	got = tipstaff.DiffRecorded{Stage: stage, Base: w.Base, Tree: d.Tree, Files: len(d.Files), Added: d.Added, Removed: d.Removed, Truncated: d.Truncated}
+	if got.Patch, err = t.put(ctx, d.Patch); err != nil {
+		return got, nil, err
 	}
-	if got.List, err = put(ctx, flow.JSON(files)); err != nil {
-		return got, nil, nil, err
+	if got.List, err = t.put(ctx, flow.JSON(append([]tipstaff.FileChange{}, d.Files...))); err != nil {
+		return got, nil, err
 	}
-	return got, files, []string{got.Patch, got.List}, nil
+	return got, []string{got.Patch, got.List}, nil
 }
 
 // commit builds what would be delivered, and looks at what stands in its way.
-func (e Env) commit(ctx context.Context, _ flow.Attempt, in commitInput) (made committed, _ []string, err error) {
-	r, err := At(ctx, e.Git, in.Place)
+func (e Env) commit(ctx context.Context, a flow.Attempt, in commitInput) (made committed, keep []string, err error) {
+	r, err := e.at(ctx, in.Place, in.Worktree)
 	if err != nil {
 		return made, nil, err
 	}
-	made.N = in.N
+	made.N, r.Protection = in.N, e.Protection
+	if in.Withheld {
+		made.Fit, made.Missing, made.Notices = Fits, !in.Worktree.Present(), r.Meddling()
+		made.Teardown, keep, err = e.dropClean(ctx, a, in.Place, in.Worktree, in.Teardown)
+		return made, keep, err
+	}
 	if made.Commit, err = r.Commit(ctx, Commit{Base: in.Worktree.Base, Tree: in.Tree, Title: in.Title, At: time.Unix(in.At, 0),
 		Trailers: []Trailer{{"Tipstaff-Run", in.Run}, {"Tipstaff-Program", in.Program}}}); err != nil {
 		return made, nil, err
 	}
-	if _, err := r.Keep(ctx, in.Run, in.N, made.Commit); err != nil {
+	if err := r.Keep(ctx, in.Run, in.N, made.Commit); err != nil {
 		return made, nil, err
 	}
 	if made.Taken, err = r.BranchTaken(ctx, in.Branch, made.Commit); err != nil {
+		return made, nil, err
+	}
+	if made.Meddled, err = r.Meddled(ctx); err != nil {
 		return made, nil, err
 	}
 	if made.Fit, made.Dirty, err = r.Fit(ctx, in.Worktree.Base, made.Commit); err != nil {
@@ -274,10 +401,12 @@ func (e Env) commit(ctx context.Context, _ flow.Attempt, in commitInput) (made c
 	if made.Missing = errors.Is(err, ErrWorktreeMissing); err != nil && !made.Missing {
 		return made, nil, err
 	}
+	made.Notices = r.Meddling()
 	if edited {
 		made.Notices = append(made.Notices, tipstaff.Notice{Code: CodeWorktreeEdited, Message: "the worktree has changed since; what is shown, and would be delivered, is as it was before"})
 	}
-	return made, nil, nil
+	made.Teardown, keep, err = e.dropClean(ctx, a, in.Place, in.Worktree, in.Teardown)
+	return made, keep, err
 }
 
 // edited reports whether a worktree is another than a tree.
@@ -287,14 +416,18 @@ func (r *Repo) edited(ctx context.Context, w Worktree, tree string) (bool, error
 }
 
 // publish makes the branch, and removes the worktree that nobody needs any more.
-func (e Env) publish(ctx context.Context, _ flow.Attempt, in publishInput) (got delivered, _ []string, err error) {
+func (e Env) publish(ctx context.Context, a flow.Attempt, in publishInput) (got delivered, keep []string, err error) {
 	r, err := At(ctx, e.Git, in.Place)
 	if err != nil {
 		return got, nil, err
 	}
+	r = r.With(in.Worktree)
+	var meddled *MeddledError
 	switch err := r.Publish(ctx, in.Branch, in.Commit); {
 	case errors.Is(err, ErrBranchExists):
 		return delivered{Blocked: tipstaff.BlockBranch}, nil, nil
+	case errors.As(err, &meddled):
+		return delivered{Blocked: tipstaff.BlockRepository}, nil, nil
 	case err != nil:
 		return got, nil, err
 	}
@@ -306,26 +439,68 @@ func (e Env) publish(ctx context.Context, _ flow.Attempt, in publishInput) (got 
 			return got, nil, nil
 		}
 	}
+	if got.Teardown, keep, err = e.tearDown(ctx, a, placeWithin(in.Place, in.Worktree.Path), in.Worktree.Ports, in.Teardown); err != nil {
+		return got, nil, err
+	}
 	got.Kept = r.RemoveWorktree(ctx, in.Worktree) != nil // it is removed later
-	return got, nil, nil
+	return got, keep, nil
 }
 
+// apply puts the changes into the checkout. One at a time does: of two with the same changes
+// the second finds them there, and none finds those of the other half done.
 func (e Env) apply(ctx context.Context, _ flow.Attempt, in applyInput) (got delivered, _ []string, err error) {
 	r, err := At(ctx, e.Git, in.Place)
 	if err != nil {
 		return got, nil, notSent(err)
 	}
+	if in.Worktree != nil {
+		r = r.With(*in.Worktree)
+	}
+	r.Protection = e.Protection
+	if err := os.MkdirAll(e.Worktrees, 0o700); err != nil {
+		return got, nil, notSent(err)
+	}
+	unlock, err := e.Lock(filepath.Join(e.Worktrees, "apply.lock"))
+	if err != nil {
+		return got, nil, notSent(err)
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	if in.Asks && !in.Accepted {
+		switch asks, err := r.asks(ctx, in.Base, in.Commit); {
+		case err != nil:
+			return got, nil, notSent(err)
+		case len(asks) > 0:
+			return delivered{Blocked: tipstaff.BlockObeyed, Files: asks[:min(len(asks), maxListed)]}, nil, nil
+		}
+	}
+	var meddled *MeddledError
 	switch fit, err := r.Apply(ctx, in.Base, in.Commit); {
+	case errors.As(err, &meddled):
+		return delivered{Blocked: tipstaff.BlockRepository}, nil, nil
 	case fit == Fits:
 		return got, nil, err
 	case err != nil:
 		return got, nil, notSent(err)
 	case fit == Present:
 		return delivered{Already: true}, nil, nil
+	case fit == Refused:
+		return delivered{Blocked: tipstaff.BlockProtected}, nil, nil
 	case fit == Dirty:
 		return delivered{Blocked: tipstaff.BlockDirty}, nil, nil
 	}
 	return delivered{Blocked: tipstaff.BlockConflict}, nil, nil
+}
+
+// asks are the changed files, as the checkout is now, about which whoever decides has to be
+// asked.
+func (r *Repo) asks(ctx context.Context, base, commit string) ([]string, error) {
+	s, err := r.scratch("", "")
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	names, err := s.names(ctx, base, commit)
+	return r.protected(names, tipstaff.ApplyAsks), err
 }
 
 // notSent is the error of an attempt that has changed nothing.

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 // Fit is what applying a change to the checkout would do, or has done.
@@ -16,25 +18,26 @@ type Fit string
 const (
 	Fits     Fit = "fits"     // it was not applied, and can be
 	Present  Fit = "present"  // the checkout has it
+	Refused  Fit = "refused"  // it changes what is never changed
 	Dirty    Fit = "dirty"    // a file that it touches has changes of its own
 	Conflict Fit = "conflict" // the files are not as it expects them
 )
 
 // Fit looks whether the change from base to commit is in the checkout, or could be put
-// there. names are the files that have changes of their own.
+// there. names are the files that have changes of their own, or that are never changed.
 func (r *Repo) Fit(ctx context.Context, base, commit string) (fit Fit, names []string, err error) {
 	fit, names, _, err = r.fit(ctx, base, commit)
 	return fit, names, err
 }
 
 // Apply puts the change from base to commit into the checkout, uncommitted. If it is
-// not [Fits] it has changed nothing.
+// not [Fits], or somebody has meddled with the repository, it has changed nothing.
 func (r *Repo) Apply(ctx context.Context, base, commit string) (Fit, error) {
 	fit, _, patch, err := r.fit(ctx, base, commit)
 	if err != nil || fit != Fits {
 		return fit, err
 	}
-	return Fits, r.patchCheckout(ctx, patch)
+	return Fits, r.write(ctx, func() error { return r.patchCheckout(ctx, patch) })
 }
 
 func (r *Repo) fit(ctx context.Context, base, commit string) (fit Fit, names []string, patch []byte, err error) {
@@ -50,20 +53,22 @@ func (r *Repo) fit(ctx context.Context, base, commit string) (fit Fit, names []s
 	if len(patch) == 0 {
 		return Present, nil, nil, nil
 	}
-	out, err := s.run(ctx, "", nil, "diff-tree", "-r", "-z", "--no-renames", "--name-only", base, commit)
+	changed, err := s.names(ctx, base, commit)
 	if err != nil {
 		return "", nil, nil, err
 	}
 	touched := map[string]bool{}
-	for _, name := range split(out) {
+	for _, name := range changed {
 		touched[name] = true
 	}
-	there, err := r.tryPatch(ctx, patch, "--reverse")
-	if err != nil {
-		return "", nil, nil, err
-	}
-	if there {
+	names = r.protected(changed, tipstaff.ApplyNever)
+	switch there, err := r.tryPatch(ctx, patch, "--reverse"); {
+	case there:
 		return Present, nil, patch, nil
+	case len(names) > 0: // git itself refuses some of them
+		return Refused, names, patch, nil
+	case err != nil:
+		return "", nil, nil, err
 	}
 	status, err := r.status(ctx)
 	if err != nil {
@@ -83,6 +88,30 @@ func (r *Repo) fit(ctx context.Context, base, commit string) (fit Fit, names []s
 		return Fits, nil, patch, err
 	}
 	return Conflict, nil, patch, err
+}
+
+// protected are those of some files with whose changes `apply` does this.
+func (r *Repo) protected(files []string, apply string) (names []string) {
+	for _, name := range files {
+		if p, ok := r.protects(name); ok && p.Apply == apply {
+			names = append(names, named(name))
+		}
+	}
+	return names
+}
+
+// protects says why runs may not change a file of the checkout.
+func (r *Repo) protects(name string) (Protected, bool) {
+	if r.Protection == nil {
+		return Protected{}, false
+	}
+	return r.Protection(filepath.Join(r.Checkout, filepath.FromSlash(name)))
+}
+
+// names are the files that differ between two commits.
+func (s *scratch) names(ctx context.Context, base, commit string) ([]string, error) {
+	out, err := s.run(ctx, "", nil, "diff-tree", "-r", "-z", "--no-renames", "--name-only", base, commit)
+	return split(out), err
 }
 
 func (r *Repo) tryPatch(ctx context.Context, patch []byte, args ...string) (bool, error) {
@@ -119,7 +148,7 @@ func (r *Repo) Dirty(ctx context.Context) ([]string, error) {
 
 // status is how the files of the checkout differ from its index, and that from HEAD.
 func (r *Repo) status(ctx context.Context) (map[string]string, error) {
-	head, err := r.own(ctx, nil, "rev-parse", "--verify", "--quiet", "HEAD")
+	head, err := r.onRefs(ctx, nil, "rev-parse", "--verify", "--quiet", "HEAD")
 	var exit *ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return nil, err

@@ -83,7 +83,8 @@ func (b *bed) user(args ...string) string {
 
 func (b *bed) userIn(dir string, args ...string) string {
 	b.t.Helper()
-	out, err := runGit(context.Background(), dir, []string{"HOME=" + b.home, "PATH=" + os.Getenv("PATH"), "GIT_CONFIG_NOSYSTEM=1"}, nil, args...)
+	out, err := runGit(context.Background(), dir, []string{"HOME=" + b.home, "PATH=" + os.Getenv("PATH"), "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=maintenance.auto", "GIT_CONFIG_VALUE_0=false"}, nil, args...) // nothing of it goes on in the background
 	if err != nil {
 		b.t.Fatalf("git %v: %v", args, err)
 	}
@@ -121,6 +122,24 @@ func (b *bed) open() *Repo {
 		b.t.Fatal(err)
 	}
 	return r
+}
+
+// older is a repository as runs had it whose worktrees were the repository's own.
+func older(r *Repo) *Repo {
+	was := *r
+	was.Own = nil
+	return &was
+}
+
+// kept runs git where what is recorded of a worktree is seen too.
+func (b *bed) kept(worktree string, args ...string) string {
+	b.t.Helper()
+	out, err := runGit(context.Background(), b.dir, []string{"HOME=" + b.home, "PATH=" + os.Getenv("PATH"), "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + worktree + ".objects"}, nil, args...)
+	if err != nil {
+		b.t.Fatalf("git %v: %v", args, err)
+	}
+	return strings.TrimSuffix(string(out), "\n")
 }
 
 const runID = "01KA0000000000000000000000"

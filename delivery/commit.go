@@ -50,26 +50,128 @@ func oneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f || c == ' ' }), " ")
 }
 
-// Keep has a hidden ref name a commit, so that git does not remove it.
-func (r *Repo) Keep(ctx context.Context, run string, n int, commit string) (ref string, err error) {
-	ref = hidden + run + "/" + strconv.Itoa(n)
-	return ref, r.replaceRef(ctx, ref, commit)
+// Keep has a hidden ref name a commit, so that git does not remove it. Nothing is removed
+// where what is recorded of a run is kept by itself.
+func (r *Repo) Keep(ctx context.Context, run string, n int, commit string) error {
+	if r.objects != "" {
+		return nil
+	}
+	return r.replaceRef(ctx, hidden+run+"/"+strconv.Itoa(n), commit)
 }
 
 // ErrBranchExists is a branch that is there already, and elsewhere.
 var ErrBranchExists = errors.New("the branch exists")
 
-// Publish makes the branch of a delivery. One that is at the commit already is left as it
-// is; one that is elsewhere is never moved.
+// Publish makes the branch of a delivery, and puts the commit into the user's repository.
+// A branch that is at the commit already is left as it is; one that is elsewhere is never
+// moved. If somebody has meddled with the repository nothing is changed.
 func (r *Repo) Publish(ctx context.Context, branch, commit string) error {
 	if !strings.HasPrefix(branch, DeliverBranches) {
 		return fmt.Errorf("%q is not a branch of a delivery", branch)
 	}
-	err := r.setRef(ctx, branch, commit, absent)
-	if errors.Is(err, errRefHeld) {
+	if !r.isID(commit) { // of a gate that had none to show
+		return fmt.Errorf("%q is no commit: nothing was published", commit)
+	}
+	switch now, err := r.refValue(ctx, branch); {
+	case err != nil:
+		return err
+	case now == commit:
+		return nil
+	case now != "":
 		return fmt.Errorf("%w: %s", ErrBranchExists, branch)
 	}
-	return err
+	return r.write(ctx, func() error {
+		if err := r.bring(ctx, commit); err != nil {
+			return err
+		}
+		err := r.setRef(ctx, branch, commit, absent)
+		if errors.Is(err, errRefHeld) {
+			return fmt.Errorf("%w: %s", ErrBranchExists, branch)
+		}
+		return err
+	})
+}
+
+// Lost reports whether a commit that was recorded of a run is gone, with the worktree's
+// repository.
+func (r *Repo) Lost(ctx context.Context, commit string) (bool, error) {
+	s, err := r.scratch("", "")
+	if err != nil {
+		return false, err
+	}
+	defer s.close()
+	missing, err := s.missing(ctx, []string{commit})
+	return len(missing) > 0, err
+}
+
+// bring puts a commit, and what it has that its parent has not, into the user's repository.
+// git names there what it reads, so nothing comes in under a name that is not its own.
+func (r *Repo) bring(ctx context.Context, commit string) error {
+	if r.objects == "" {
+		return nil
+	}
+	from, err := r.scratch("", "")
+	if err != nil {
+		return err
+	}
+	defer from.close()
+	names, err := from.newObjects(ctx, commit)
+	if err != nil {
+		return err
+	}
+	pack, err := from.run(ctx, "", []byte(strings.Join(names, "\n")+"\n"), "pack-objects", "--stdout", "--quiet", "--window=0")
+	if err != nil {
+		return fmt.Errorf("what was recorded of the run cannot be read: %w", err)
+	}
+	users := *r
+	users.objects = ""
+	to, err := users.scratch("", "")
+	if err != nil {
+		return err
+	}
+	defer to.close()
+	if _, err := to.run(ctx, "", pack, "unpack-objects", "-q"); err != nil {
+		return fmt.Errorf("what was recorded of the run cannot be put into the repository at %s: %w", r.Common, err)
+	}
+	missing, err := to.missing(ctx, names)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("what was recorded of the run is no longer what it was: there is no object %s", missing[0])
+	}
+	if err != nil {
+		return err
+	}
+	return r.bringContents(ctx, to, names)
+}
+
+// newObjects are the commit and the trees and files that it has and its parent has not.
+func (s *scratch) newObjects(ctx context.Context, commit string) ([]string, error) {
+	tree, err := s.run(ctx, "", nil, "rev-parse", "--verify", commit+"^{tree}")
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.run(ctx, "", nil, "diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", "--no-commit-id", commit)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{commit, strings.TrimSpace(string(tree))}
+	fields := split(out)
+	for i := 0; i+1 < len(fields); i += 2 {
+		if info := strings.Fields(fields[i]); len(info) == 5 && info[4] != "D" && info[1] != gitlink {
+			names = append(names, info[3])
+		}
+	}
+	return names, nil
+}
+
+// missing are those of some objects that are not there.
+func (s *scratch) missing(ctx context.Context, names []string) (missing []string, err error) {
+	out, err := s.run(ctx, "", []byte(strings.Join(names, "\n")+"\n"), "cat-file", "--batch-check=%(objectname)")
+	for line := range strings.SplitSeq(string(out), "\n") {
+		if name, gone := strings.CutSuffix(line, " missing"); gone {
+			missing = append(missing, name)
+		}
+	}
+	return missing, err
 }
 
 // BranchTaken reports whether a branch exists that is not at this commit.

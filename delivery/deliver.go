@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
@@ -24,6 +23,8 @@ type Spec struct {
 	Program string // its digest
 	Place   Place  // of the repository
 	Base    string // the commit that the worktree begins with
+	// Prepare is what the worktree is given beside the files of that commit.
+	Prepare document.Preparation
 	// Deliver is what is handed over at the end; nil: nothing, the worktree stays.
 	Deliver *document.Deliver
 	// Release says what the release expression makes of what the program has brought. An
@@ -40,6 +41,10 @@ type Spec struct {
 	Asked []string
 	// Parent is the run that this one follows up; nil: none.
 	Parent *Parent
+	// Earlier is of runs that were made before worktrees were made ready: their checks run in
+	// the worktree, before its tree is recorded; their gates name nothing first, suggest what
+	// may be blocked, and do not say why they open again.
+	Earlier bool
 }
 
 // Parent is the run that a follow-up comes from.
@@ -70,6 +75,7 @@ func (h *Halted) Unwrap() error { return flow.ErrCancelled }
 // Names of the activities.
 const (
 	ActWorktree = "delivery.worktree"
+	ActSetup    = "delivery.setup"
 	ActCheck    = "delivery.check"
 	ActDiff     = "delivery.diff"
 	ActCommit   = "delivery.commit"
@@ -107,6 +113,8 @@ type run struct {
 	receipts []tipstaff.Receipt
 	notices  []tipstaff.Notice
 	diff     diffed
+
+	hindrance *tipstaff.Notice // of what was decided last
 }
 
 func (d *run) begin() error {
@@ -116,6 +124,9 @@ func (d *run) begin() error {
 	}
 	for i, run := range line { // all but the last have done so: their records are inherited
 		key, in := "worktree", worktreeInput{Run: run, Place: d.Place, Base: d.Base}
+		if i == 0 && !d.Earlier {
+			in.Give, in.Prepare = true, d.Prepare
+		}
 		if i > 0 {
 			before := d.worktree
 			key, in.Takes = fmt.Sprintf("worktree#%d", i+1), &before
@@ -127,21 +138,29 @@ func (d *run) begin() error {
 		d.worktree = made.Worktree
 		d.at.Emit(flow.Event{Kind: string(tipstaff.KindWorktreeCreated), Body: tipstaff.WorktreeCreated{Path: made.Path, Branch: made.Branch, Base: made.Base,
 			Checkout: d.Place.Checkout, Dirty: made.Dirty}})
+		if i == 0 {
+			if err := d.prepare(made); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
 // end checks and records what has changed, and asks what is to become of it.
 func (d *run) end() (none tipstaff.DeliveryOutcome, err error) {
-	if d.Deliver != nil {
-		for i, c := range d.Deliver.Checks {
-			if err := d.check(i+1, c); err != nil {
-				return none, err
-			}
+	if d.Earlier {
+		if err := d.check(); err != nil {
+			return none, err
 		}
 	}
-	if d.diff, err = flow.Do[diffed](d.at, flow.Call{Key: "diff", Name: ActDiff, Class: flow.Idempotent, Input: flow.JSON(diffInput{Place: d.Place, Worktree: d.worktree})}); err != nil {
+	if d.diff, err = flow.Do[diffed](d.at, flow.Call{Key: "diff", Name: ActDiff, Class: flow.Idempotent, Input: flow.JSON(diffInput{Place: d.Place, Worktree: d.worktree, Obeyed: !d.Earlier})}); err != nil {
 		return none, err
+	}
+	d.notices = append(d.notices, d.diff.Meddling...)
+	if recorded := &d.diff.DiffRecorded; d.Place.Own != nil { // else where nothing has changed they are told nowhere
+		recorded.Notices = slices.Concat(d.Produced.Notices, d.notices)
+		recorded.Notices = recorded.Notices[:min(len(recorded.Notices), maxListed)]
 	}
 	d.at.Emit(flow.Event{Kind: string(tipstaff.KindDiffRecorded), Body: d.diff.DiffRecorded})
 	switch {
@@ -149,6 +168,11 @@ func (d *run) end() (none tipstaff.DeliveryOutcome, err error) {
 		return none, nil
 	case d.diff.Files == 0:
 		return tipstaff.DeliveryOutcome{Status: tipstaff.DeliveredEmpty}, nil
+	}
+	if !d.Earlier {
+		if err := d.check(); err != nil {
+			return none, err
+		}
 	}
 	for n := 1; ; n++ {
 		outcome, again, err := d.ask(n)
@@ -158,7 +182,20 @@ func (d *run) end() (none tipstaff.DeliveryOutcome, err error) {
 	}
 }
 
-func (d *run) check(n int, c document.DeliverCheck) error {
+// check runs the checks of the delivery.
+func (d *run) check() error {
+	if d.Deliver == nil {
+		return nil
+	}
+	for i, c := range d.Deliver.Checks {
+		if err := d.checkOne(i+1, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *run) checkOne(n int, c document.DeliverCheck) error {
 	key := "check#" + strconv.Itoa(n)
 	if d.May != nil {
 		err := d.May(d.at.At(key), c)
@@ -171,11 +208,18 @@ func (d *run) check(n int, c document.DeliverCheck) error {
 			return err
 		}
 	}
-	got, err := flow.Do[checked](d.at, flow.Call{Key: key, Name: ActCheck, Class: flow.Idempotent, Timeout: c.Timeout + time.Minute,
-		Input: flow.JSON(checkInput{Place: d.Place, Worktree: d.worktree, Check: c})})
+	in := checkInput{Place: d.Place, Worktree: d.worktree, Check: c}
+	if !d.Earlier && c.In != tipstaff.InWorktree {
+		in.Tree, in.Prepare = d.diff.Tree, d.Prepare
+	}
+	// There is no limit of the whole: each command, each call of git and what is copied and
+	// compared has its own, and how many of them it takes is not known here.
+	got, err := flow.Do[checked](d.at, flow.Call{Key: key, Name: ActCheck, Class: flow.Idempotent, Input: flow.JSON(in)})
 	if err != nil {
 		return err
 	}
+	d.steps(tipstaff.PhaseTeardown, got.Teardown...)
+	d.steps(tipstaff.PhaseSetup, got.Setup...)
 	d.notices = append(d.notices, got.Notices...)
 	d.receive(got.Receipt)
 	return nil
@@ -195,10 +239,12 @@ func (d *run) ask(n int) (outcome tipstaff.DeliveryOutcome, again bool, err erro
 	}
 	branch := Branch(run, d.Title)
 	made, err := flow.Do[committed](d.at, flow.Call{Key: "commit#" + strconv.Itoa(n), Name: ActCommit, Class: flow.Idempotent, Input: flow.JSON(commitInput{
-		Place: d.Place, Worktree: d.worktree, Run: run, N: n, Tree: d.diff.Tree, Title: title(d.Title), Program: d.Program, At: d.at.Now().Unix(), Branch: branch})})
+		Place: d.Place, Worktree: d.worktree, Run: run, N: n, Tree: d.diff.Tree, Title: title(d.Title), Program: d.Program, At: d.at.Now().Unix(), Branch: branch,
+		Teardown: d.Prepare.Teardown, Withheld: len(d.diff.Secret) > 0})})
 	if err != nil {
 		return outcome, false, err
 	}
+	d.steps(tipstaff.PhaseTeardown, made.Teardown...)
 	subject := d.subject(made, branch)
 	decision, err := d.fc.Wait(flow.Gate{Key: "delivery#" + strconv.Itoa(n), Kind: string(tipstaff.Delivery), Subject: flow.JSON(subject),
 		Question: tipstaff.Plural(d.diff.Files, "file") + " changed, " + tipstaff.Plural(int(d.diff.Added), "line") + fmt.Sprintf(" added and %d removed. What becomes of it?", d.diff.Removed), Actions: tipstaff.DeliveryActions})
@@ -209,17 +255,18 @@ func (d *run) ask(n int) (outcome tipstaff.DeliveryOutcome, again bool, err erro
 	switch decision.Action {
 	case tipstaff.DeliverApprove:
 		got, err := flow.Do[delivered](d.at, flow.Call{Key: "publish#" + strconv.Itoa(n), Name: ActPublish, Class: flow.Idempotent,
-			Input: flow.JSON(publishInput{Place: d.Place, Worktree: d.worktree, Branch: branch, Commit: made.Commit, Tree: d.diff.Tree})})
+			Input: flow.JSON(publishInput{Place: d.Place, Worktree: d.worktree, Branch: branch, Commit: made.Commit, Tree: d.diff.Tree, Teardown: d.Prepare.Teardown})})
 		if err != nil || got.Blocked != "" {
-			return outcome, got.Blocked != "", err
+			return outcome, d.hindered(decision.Action, got), err
 		}
 		outcome.Status, outcome.Branch = tipstaff.DeliveredCommitted, branch
+		d.steps(tipstaff.PhaseTeardown, got.Teardown...)
 		d.at.Emit(flow.Event{Kind: string(tipstaff.KindDeliveryCommitted), Body: tipstaff.DeliveryCommitted{Gate: decision.Gate, Branch: branch, Commit: made.Commit}})
 	case tipstaff.DeliverApply:
 		got, err := flow.Do[delivered](d.at, flow.Call{Key: "apply#" + strconv.Itoa(n), Name: ActApply, Class: flow.Once,
-			Input: flow.JSON(applyInput{Place: d.Place, Base: d.worktree.Base, Commit: made.Commit})})
+			Input: flow.JSON(d.applied(made.Commit, tipstaff.AcceptsObeyed(decision.Answer)))})
 		if err != nil || got.Blocked != "" {
-			return outcome, got.Blocked != "", err
+			return outcome, d.hindered(decision.Action, got), err
 		}
 		outcome.Status = tipstaff.DeliveredApplied
 		d.at.Emit(flow.Event{Kind: string(tipstaff.KindDeliveryApplied), Body: tipstaff.DeliveryApplied{Gate: decision.Gate, Commit: made.Commit, Patch: d.diff.Patch, Already: got.Already}})
@@ -234,6 +281,30 @@ func (d *run) ask(n int) (outcome tipstaff.DeliveryOutcome, again bool, err erro
 	return outcome, false, nil
 }
 
+func (d *run) applied(commit string, accepted bool) applyInput {
+	in := applyInput{Place: d.Place, Base: d.worktree.Base, Commit: commit, Asks: !d.Earlier, Accepted: accepted}
+	if d.Place.Own != nil { // whose objects are beside it
+		in.Worktree = &d.worktree
+	}
+	return in
+}
+
+// CodeHindered is the notice that what was decided at the gate before could not be done.
+const CodeHindered = "delivery_hindered"
+
+// hindered notes what came in the way of a decided action, if anything did, for the gate
+// that opens in its place.
+func (d *run) hindered(action string, got delivered) bool {
+	by := got.Blocked
+	if len(got.Files) > 0 {
+		by += " (" + some(got.Files) + ")"
+	}
+	if by != "" && !d.Earlier {
+		d.hindrance = &tipstaff.Notice{Code: CodeHindered, Message: action + " was decided, and could not be done: " + by + ". Nothing was changed"}
+	}
+	return by != ""
+}
+
 func title(said string) string {
 	if said = oneLine(said); said == "" {
 		return "Changes of a run"
@@ -245,9 +316,14 @@ func title(said string) string {
 func (d *run) subject(made committed, branch string) tipstaff.DeliverySubject {
 	s := tipstaff.DeliverySubject{Base: d.worktree.Base, Tree: d.diff.Tree, Commit: made.Commit, Branch: branch,
 		Patch: d.diff.Patch, List: d.diff.List, Files: d.diff.Files, Added: d.diff.Added, Removed: d.diff.Removed, Paths: d.diff.First, Truncated: d.diff.Truncated,
+		Obeyed: d.diff.Obeyed, Secret: d.diff.Secret, Folders: d.diff.Folders,
 		Checks: append([]tipstaff.Receipt{}, d.receipts...), Release: tipstaff.ReleaseNone, ScopeViolations: []string{}, Findings: d.Findings,
 		Notices:  append(append([]tipstaff.Notice{}, d.Produced.Notices...), append(d.notices, made.Notices...)...),
 		Worktree: d.worktree.Path, WorktreeBranch: d.worktree.Branch, Checkout: d.Place.Checkout, FeedbackFor: []string{tipstaff.DeliverFix}}
+	if d.hindrance != nil {
+		s.Notices = slices.Insert(s.Notices, 0, *d.hindrance)
+	}
+	s.Notices = linkedFirst(s.Notices)
 	s.Notices = s.Notices[:min(len(s.Notices), maxListed)]
 	if d.Deliver.Release != "" {
 		s.Release = tipstaff.ReleaseApproved
@@ -264,16 +340,13 @@ func (d *run) subject(made committed, branch string) tipstaff.DeliverySubject {
 		d.at.Emit(flow.Event{Kind: string(tipstaff.KindFollowupFixedPoint), Body: tipstaff.FollowupFixedPoint{Parent: d.Parent.Run, Fixpoint: now}})
 	}
 	s.Blocked = Blocked(Facts{Scope: s.ScopeViolations, Failing: required(s.Checks, s.Tree), Rejected: s.Release == tipstaff.ReleaseRejected, Reason: s.ReleaseReason,
-		Branch: branch, BranchTaken: made.Taken, Fit: made.Fit, Dirty: made.Dirty, WorktreeMissing: made.Missing, FixedPoint: fixed, Exhausted: d.Exhausted})
+		Branch: branch, BranchTaken: made.Taken, Fit: made.Fit, Dirty: made.Dirty, WorktreeMissing: made.Missing, Meddled: made.Meddled, FixedPoint: fixed, Exhausted: d.Exhausted,
+		Secret: s.Secret})
 	s.ScopeViolations = s.ScopeViolations[:min(len(s.ScopeViolations), maxListed)]
-	s.Available = []string{}
-	for _, action := range tipstaff.DeliveryActions {
-		if !slices.ContainsFunc(s.Blocked, func(b tipstaff.BlockedAction) bool { return b.Action == action }) {
-			s.Available = append(s.Available, action)
-		}
-	}
-	s.DefaultAction = tipstaff.DeliverApprove
-	if s.Release == tipstaff.ReleaseRejected {
+	s.Available = tipstaff.Unblocked(s.Blocked)
+	if !d.Earlier {
+		s.DefaultAction = tipstaff.DefaultDelivery(s.Blocked, s.Release == tipstaff.ReleaseRejected)
+	} else if s.DefaultAction = tipstaff.DeliverApprove; s.Release == tipstaff.ReleaseRejected {
 		s.DefaultAction = tipstaff.DeliverFix
 	}
 	return s
@@ -291,6 +364,7 @@ func required(checks []tipstaff.Receipt, tree string) (names []string) {
 
 // Facts are what decides which actions of a gate are blocked.
 type Facts struct {
+	Secret          []string // changed files that hold a credential
 	Scope           []string // changed paths outside those that may change
 	Failing         []string // checks that are required, and did not pass on this tree
 	Rejected        bool     // by the release expression
@@ -298,10 +372,13 @@ type Facts struct {
 	Branch          string
 	BranchTaken     bool
 	Fit             Fit
-	Dirty           []string // files of the checkout, of that fit
+	Dirty           []string // files of the checkout, of that fit; or of Refused
 	WorktreeMissing bool
+	Meddled         []string // settings of the repository that start or redirect something, and changed
+	Lost            bool     // the commit is gone
 	FixedPoint      bool
-	Exhausted       string // a bound
+	Exhausted       string                  // a bound
+	NoFollowup      *tipstaff.BlockedAction // why there can be none, where that was settled before
 }
 
 // Blocked are the actions that cannot be taken, each with the first thing that stands in
@@ -319,16 +396,25 @@ func Blocked(f Facts) []tipstaff.BlockedAction {
 	}
 	rejected := obstacle{f.Rejected, tipstaff.BlockRelease, "the release was rejected: " + f.Reason}
 	ship := []obstacle{
+		{len(f.Secret) > 0, tipstaff.BlockSecret, "a credential that the run knows is in " + some(f.Secret)},
 		{len(f.Scope) > 0, tipstaff.BlockScope, "files outside the paths of the delivery were changed: " + some(f.Scope)},
 		{len(f.Failing) > 0, tipstaff.BlockVerification, "required checks have not passed on this tree: " + some(f.Failing)},
 		rejected,
+		{len(f.Meddled) > 0, tipstaff.BlockRepository, meddledReason(f.Meddled)},
+		{f.Lost, tipstaff.BlockWorktree, "what was recorded of the worktree is gone with it"},
 	}
-	first(tipstaff.DeliverApprove, append(ship[:3:3], obstacle{f.BranchTaken, tipstaff.BlockBranch, "the branch " + f.Branch + " exists and is elsewhere"})...)
-	first(tipstaff.DeliverApply, append(ship[:3:3],
+	first(tipstaff.DeliverApprove, append(slices.Clip(ship), obstacle{f.BranchTaken, tipstaff.BlockBranch, "the branch " + f.Branch + " exists and is elsewhere"})...)
+	first(tipstaff.DeliverApply, append(slices.Clip(ship),
+		obstacle{f.Fit == Refused, tipstaff.BlockProtected, "no run ever changes " + some(f.Dirty) + ": approve makes a branch of the changes"},
 		obstacle{f.Fit == Dirty, tipstaff.BlockDirty, "files that would be changed have local changes in the checkout: " + some(f.Dirty)},
 		obstacle{f.Fit == Conflict, tipstaff.BlockConflict, "the changes do not fit the checkout as it is"})...)
+	settled := tipstaff.BlockedAction{}
+	if f.NoFollowup != nil {
+		settled = *f.NoFollowup
+	}
 	first(tipstaff.DeliverFix,
 		obstacle{f.WorktreeMissing, tipstaff.BlockWorktree, "the worktree is gone"},
+		obstacle{settled.Code != "", settled.Code, settled.Reason},
 		obstacle{f.FixedPoint, tipstaff.BlockNotConverging, "the last follow-up changed nothing: findings, failing checks and files are those of its parent"},
 		obstacle{f.Exhausted != "", tipstaff.BlockBound, "the bound " + f.Exhausted + " leaves no room for a follow-up"})
 	first(tipstaff.DeliverSkip, rejected)
@@ -353,32 +439,10 @@ func Outside(patterns []string, prefix string, names []string) (outside []string
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(patterns, func(p string) bool {
-			return matches(strings.Split(path.Join(prefix, p), "/"), strings.Split(name, "/"))
+			return document.MatchPath(path.Join(prefix, p), name)
 		}) {
 			outside = append(outside, name)
 		}
 	}
 	return outside
-}
-
-// matches: ** stands for any number of segments, also none.
-func matches(pattern, name []string) bool {
-	for len(pattern) > 0 {
-		if pattern[0] == "**" {
-			for skip := range len(name) + 1 {
-				if matches(pattern[1:], name[skip:]) {
-					return true
-				}
-			}
-			return false
-		}
-		if len(name) == 0 {
-			return false
-		}
-		if ok, err := path.Match(pattern[0], name[0]); !ok || err != nil {
-			return false
-		}
-		pattern, name = pattern[1:], name[1:]
-	}
-	return len(name) == 0
 }

@@ -9,12 +9,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/redact"
 )
 
 // play is a run of a program that works in a worktree, over the memory log.
@@ -28,31 +30,53 @@ type play struct {
 	acts     map[string]flow.Activity
 	blobs    map[string][]byte
 	ran      []string // checks
+	programs map[string]func(Command) (int, []byte, error)
 	outcome  tipstaff.DeliveryOutcome
+	locks    sync.Mutex
+	locking  func() // is called before somebody waits for it
+	known    *redact.Redactor
+	protect  Protection
 }
 
-func newPlay(t *testing.T, d *document.Deliver) *play {
-	b := newBed(t)
+func newPlay(t *testing.T, d *document.Deliver) *play { return playIn(newBed(t), d) }
+
+// playIn is one in a repository that is there already.
+func playIn(b *bed, d *document.Deliver) *play {
 	r := b.open()
 	base, err := r.Resolve(context.Background(), "HEAD")
 	must(b, err)
 	p := &play{bed: b, log: flow.NewMem(), exits: map[string]int{}, blobs: map[string][]byte{},
 		spec: Spec{Run: runID, Title: "Fix it", Program: "sha256:program", Place: r.Place, Base: base, Deliver: d},
-		work: func(dir string) { edit(b, dir) }}
+		work: func(dir string) { edit(b, dir) }, locking: func() {},
+		protect: func(string) (Protected, bool) { return Protected{}, false }}
 	p.acts = Activities(Env{Git: b.git, Worktrees: filepath.Join(filepath.Dir(b.dir), "state"),
-		Check: func(_ context.Context, a flow.Attempt, argv []string, dir string, timeout time.Duration) (int, []byte, error) {
+		Lock: func(string) (func() error, error) {
+			p.locking()
+			p.locks.Lock()
+			return func() error { p.locks.Unlock(); return nil }, nil
+		},
+		Check: func(_ context.Context, a flow.Attempt, c Command) (int, []byte, error) {
+			argv, dir := c.Argv, c.Dir
 			p.ran = append(p.ran, argv[0])
+			if program := p.programs[argv[0]]; program != nil {
+				return program(c)
+			}
 			if argv[0] == "refused" {
 				return 0, nil, &flow.Error{Code: "refused", Message: "not in programs"}
 			}
 			if argv[0] == "writes" {
-				writeFile(t, dir+"/generated", "x\n")
+				writeFile(b.t, dir+"/generated", "x\n")
+			}
+			if argv[0] == "tells" {
+				return 1, []byte("the key is " + apiKey), nil
 			}
 			if argv[0] == "meddles" {
 				b.write(".git/hooks/pre-commit", "#!/bin/sh\n")
 			}
 			return p.exits[argv[0]], []byte("said " + argv[0]), nil
 		},
+		Redact:     func(text []byte) []byte { return p.known.Bytes(text) },
+		Protection: func(path string) (Protected, bool) { return p.protect(strings.TrimPrefix(path, b.dir+"/")) },
 		Put: func(_ context.Context, data []byte) (string, error) {
 			digest := fmt.Sprintf("sha256:%d", len(p.blobs))
 			p.blobs[digest] = data
@@ -147,10 +171,10 @@ func TestApprovedDeliveryIsTheCommitThatWasShown(t *testing.T) {
 	if g.Path != "" || g.Kind != tipstaff.Delivery || blocked(s) != "" || s.DefaultAction != "approve" || s.Files != 3 || len(s.Checks) != 1 || s.Checks[0].Tree != s.Tree {
 		t.Errorf("%+v", s)
 	}
-	if p.user("rev-parse", "refs/tipstaff/"+runID+"/1") != s.Commit || p.user("rev-parse", s.Commit+"^{tree}") != s.Tree || p.user("rev-parse", s.Commit+"^") != main {
+	if p.kept(s.Worktree, "rev-parse", s.Commit+"^{tree}") != s.Tree || p.kept(s.Worktree, "rev-parse", s.Commit+"^") != main {
 		t.Error("the commit is not the one that is kept")
 	}
-	if got := p.user("show", "-s", "--format=%B", s.Commit); got != "Fix it\n\nTipstaff-Run: "+runID+"\nTipstaff-Program: sha256:program\n" {
+	if got := p.kept(s.Worktree, "show", "-s", "--format=%B", s.Commit); got != "Fix it\n\nTipstaff-Run: "+runID+"\nTipstaff-Program: sha256:program\n" {
 		t.Errorf("%q", got)
 	}
 	writeFile(t, s.Worktree+"/README", "edited after the gate\n")
@@ -168,7 +192,7 @@ func TestApprovedDeliveryIsTheCommitThatWasShown(t *testing.T) {
 	if p.user("rev-parse", "main") != main || p.user("ls-files", "-s") != index || p.user("status", "--porcelain") != "" || p.user("symbolic-ref", "HEAD") != "refs/heads/main" {
 		t.Error("something of the user's was changed")
 	}
-	if got := p.kinds(); got != "worktree.created check.finished diff.recorded delivery.committed" {
+	if got := p.kinds(); got != "worktree.created diff.recorded check.finished delivery.committed" {
 		t.Error(got)
 	}
 	if len(p.ran) != 1 {
@@ -193,7 +217,7 @@ func TestCommitIsOfWhatWasRecorded(t *testing.T) {
 	p.acts[ActCommit] = act
 	p.drive()
 	s := p.subject("delivery#1")
-	if got := p.user("rev-parse", s.Commit+"^{tree}"); got != s.Tree {
+	if got := p.kept(s.Worktree, "rev-parse", s.Commit+"^{tree}"); got != s.Tree {
 		t.Errorf("the commit has tree %s, shown is %s", got, s.Tree)
 	}
 	if len(s.Notices) != 1 || s.Notices[0].Code != CodeWorktreeEdited {
@@ -207,8 +231,8 @@ func TestApprovedWorktreeIsRemoved(t *testing.T) {
 		"its index was gone":  func(dir string) error { return os.Remove(dir + ".index") },
 		"half of it was gone": func(dir string) error { return errors.Join(os.Remove(dir+".index"), os.Remove(dir+"/README")) },
 		"its files were gone": func(dir string) error { return errors.Join(os.Remove(dir+".index"), os.RemoveAll(dir)) },
-		"only its branch is left": func(dir string) error {
-			return errors.Join(os.Remove(dir+".index"), os.RemoveAll(dir), os.RemoveAll(filepath.Join(filepath.Dir(dir), "../project/.git/worktrees", runID)))
+		"its repository was gone": func(dir string) error {
+			return errors.Join(os.Remove(dir+".index"), os.RemoveAll(dir), os.RemoveAll(dir+".git"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -218,7 +242,7 @@ func TestApprovedWorktreeIsRemoved(t *testing.T) {
 			p.decide("delivery#1", "approve")
 			must(p.bed, broken(s.Worktree))
 			p.drive()
-			if _, err := os.Stat(s.Worktree); err == nil || strings.Contains(p.user("for-each-ref"), "tipstaff/run/") || strings.Contains(p.user("worktree", "list"), runID) {
+			if _, err := os.Stat(s.Worktree); err == nil || strings.Contains(p.user("for-each-ref"), "refs/tipstaff/") {
 				t.Error("the worktree is still there")
 			}
 		})
@@ -265,7 +289,7 @@ func TestNewObstacleOpensANewGate(t *testing.T) {
 	if out := p.drive(); out.Status != flow.ParkedRun {
 		t.Fatalf("%+v", out)
 	}
-	if s := p.subject("delivery#2"); blocked(s) != "apply:target_dirty" || p.user("rev-parse", "refs/tipstaff/"+runID+"/2") != s.Commit {
+	if s := p.subject("delivery#2"); blocked(s) != "apply:target_dirty" || p.kept(s.Worktree, "rev-parse", s.Commit+"^{tree}") != s.Tree {
 		t.Errorf("%+v", s.Blocked)
 	}
 	p.user("branch", "tipstaff/deliver/"+runID+"-fix-it")
@@ -366,9 +390,12 @@ func TestEachObstacleInItsOrder(t *testing.T) {
 			rejected(p)
 		}, "approve:verification_failed apply:verification_failed skip:release_rejected", "fix"},
 		{"a check that was refused", func(p *play) { p.spec.Deliver.Checks = []document.DeliverCheck{check("refused")} },
-			"approve:verification_failed apply:verification_failed", "approve"},
-		{"a check before one that writes", func(p *play) { p.spec.Deliver.Checks = []document.DeliverCheck{check("good"), check("writes")} },
-			"approve:verification_failed apply:verification_failed", "approve"},
+			"approve:verification_failed apply:verification_failed", "fix"},
+		{"a check before one that writes", func(p *play) { p.spec.Deliver.Checks = []document.DeliverCheck{check("good"), check("writes")} }, "", "approve"},
+		{"a check before one that writes, of an earlier run", func(p *play) {
+			p.spec.Earlier = true
+			p.spec.Deliver.Checks = []document.DeliverCheck{check("good"), check("writes")}
+		}, "approve:verification_failed apply:verification_failed", "approve"},
 		{"a failed check that need not pass", func(p *play) {
 			p.spec.Deliver.Checks, p.exits["bad"] = []document.DeliverCheck{check("bad")}, 1
 			p.spec.Deliver.Checks[0].Required = false
@@ -384,7 +411,7 @@ func TestEachObstacleInItsOrder(t *testing.T) {
 		{"a branch and a dirty checkout", func(p *play) {
 			p.user("branch", "tipstaff/deliver/"+runID+"-fix-it")
 			p.write("README", "local\n")
-		}, "approve:branch_exists apply:target_dirty", "approve"},
+		}, "approve:branch_exists apply:target_dirty", "fix"},
 		{"a conflict", func(p *play) {
 			p.write("README", "other\n")
 			p.user("commit", "-qam", "other")

@@ -3,10 +3,7 @@ package delivery
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -26,18 +23,21 @@ const (
 
 // Diff is what has changed in a worktree since its base.
 type Diff struct {
-	Tree        string
-	Patch       []byte // a unified diff for people: no contents of binary files
-	PatchDigest string // of those bytes, sha256:…
-	Truncated   bool   // files were left out of the patch
-	Files       []tipstaff.FileChange
-	Added       int64
-	Removed     int64
+	Tree      string
+	Patch     []byte // a unified diff for people: no contents of binary files
+	Truncated bool   // files were left out of the patch
+	Files     []tipstaff.FileChange
+	Added     int64
+	Removed   int64
+
+	changes []change          // the files, with what git knows of them
+	agents  map[string]string // what the worktree's own index holds; see [Repo.agentsIndex]
 }
 
 // Snapshot records all changes of a worktree since its base as a tree, what nobody has
 // added to git included and what git ignores not. It changes nothing there.
 func (r *Repo) Snapshot(ctx context.Context, w Worktree) (Diff, error) {
+	r = r.With(w)
 	tree, err := r.writeTree(ctx, w)
 	if err != nil {
 		return Diff{}, err
@@ -48,9 +48,10 @@ func (r *Repo) Snapshot(ctx context.Context, w Worktree) (Diff, error) {
 		d, err = r.Diff(ctx, w.Base, tree)
 		return err
 	}, func() error {
-		agents = r.agentsIndex(ctx, w.Path, filepath.Join(r.admin(w), "index"))
+		agents = r.agentsIndex(ctx, w.Path, r.agentsFile(w))
 		return nil
 	})
+	d.agents = agents
 	markUntracked(d.Files, agents)
 	return d, err
 }
@@ -58,8 +59,9 @@ func (r *Repo) Snapshot(ctx context.Context, w Worktree) (Diff, error) {
 // change is one file with the names of its contents.
 type change struct {
 	tipstaff.FileChange
-	path, old   string // as git has them
-	before, now string // object names
+	path, old        string // as git has them
+	before, now      string // object names
+	modeBefore, mode string
 }
 
 // Diff compares two trees, or commits. It reads neither attributes nor settings: the same
@@ -78,7 +80,7 @@ func (r *Repo) Diff(ctx context.Context, base, tree string) (Diff, error) {
 	if err != nil {
 		return Diff{}, err
 	}
-	d := Diff{Tree: tree}
+	d := Diff{Tree: tree, changes: changes}
 	for _, c := range changes {
 		d.Files = append(d.Files, c.FileChange)
 		d.Added, d.Removed = d.Added+c.Added, d.Removed+c.Removed
@@ -88,8 +90,6 @@ func (r *Repo) Diff(ctx context.Context, base, tree string) (Diff, error) {
 			return Diff{}, err
 		}
 	}
-	sum := sha256.Sum256(d.Patch)
-	d.PatchDigest = "sha256:" + hex.EncodeToString(sum[:])
 	return d, nil
 }
 
@@ -109,8 +109,8 @@ func parseChanges(out []byte) ([]change, error) {
 		if len(info) != 5 || len(fields) < 2 {
 			return nil, bad
 		}
-		c := change{path: fields[1], before: info[2], now: info[3]}
-		c.Status, c.Submodule = statuses[info[4][0]], info[0] == ":"+gitlink || info[1] == gitlink
+		c := change{path: fields[1], before: info[2], now: info[3], modeBefore: strings.TrimPrefix(info[0], ":"), mode: info[1]}
+		c.Status, c.Submodule = statuses[info[4][0]], c.modeBefore == gitlink || c.mode == gitlink
 		fields = fields[2:]
 		if c.Status == tipstaff.FileRenamed {
 			if len(fields) < 1 {
@@ -185,33 +185,26 @@ func (s *scratch) patch(ctx context.Context, base, tree string, changes []change
 	if id := bytes.IndexByte(patch, '\n'); id > 0 && !bytes.HasPrefix(patch, []byte("diff ")) {
 		patch = patch[id+1:] // the name of the commit
 	}
-	if len(patch) > maxPatch { // many files with little in common
-		patch, truncated = patch[:bytes.LastIndexByte(patch[:maxPatch], '\n')+1], true
+	if len(patch) > maxPatch { // many lines with little in them: no file is shown in part
+		patch, truncated = patch[:bytes.LastIndex(patch[:maxPatch], []byte("\ndiff --git "))+1], true
 	}
 	return patch, truncated, nil
 }
 
 // affordable are the first of the files whose contents together are not too much.
 func (s *scratch) affordable(ctx context.Context, changes []change) ([]change, error) {
-	var wanted strings.Builder
+	var wanted []string
 	zero := strings.Repeat("0", s.repo.hexLen())
 	for _, c := range changes {
 		for _, id := range []string{c.before, c.now} {
 			if id != zero && !c.Binary && !c.Submodule {
-				wanted.WriteString(id + "\n")
+				wanted = append(wanted, id)
 			}
 		}
 	}
-	sizes := map[string]int64{}
-	if wanted.Len() > 0 {
-		out, err := s.run(ctx, "", []byte(wanted.String()), "cat-file", "--batch-check=%(objectname) %(objectsize)")
-		if err != nil {
-			return nil, err
-		}
-		for line := range strings.SplitSeq(string(out), "\n") {
-			id, size, _ := strings.Cut(line, " ")
-			sizes[id], _ = strconv.ParseInt(size, 10, 64) // what is missing has no size
-		}
+	sizes, err := s.sizes(ctx, wanted)
+	if err != nil {
+		return nil, err
 	}
 	var content int64
 	names := 0
@@ -228,6 +221,45 @@ func (s *scratch) affordable(ctx context.Context, changes []change) ([]change, e
 		return changes[:i], nil
 	}
 	return changes, nil
+}
+
+// sizes are how large objects are.
+func (s *scratch) sizes(ctx context.Context, ids []string) (map[string]int64, error) {
+	sizes := map[string]int64{}
+	if len(ids) == 0 {
+		return sizes, nil
+	}
+	out, err := s.run(ctx, "", []byte(strings.Join(ids, "\n")+"\n"), "cat-file", "--batch-check=%(objectname) %(objectsize)")
+	for line := range strings.SplitSeq(string(out), "\n") {
+		id, size, _ := strings.Cut(line, " ")
+		sizes[id], _ = strconv.ParseInt(size, 10, 64) // what is missing has no size
+	}
+	return sizes, err
+}
+
+// contents are the contents of objects that are known to be small.
+func (s *scratch) contents(ctx context.Context, ids []string) ([][]byte, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	out, err := s.run(ctx, "", []byte(strings.Join(ids, "\n")+"\n"), "cat-file", "--batch")
+	if err != nil {
+		return nil, err
+	}
+	all := make([][]byte, len(ids))
+	for i := range ids {
+		head, rest, _ := bytes.Cut(out, []byte("\n"))
+		fields := strings.Fields(string(head))
+		if len(fields) != 3 {
+			return nil, fmt.Errorf("git cat-file printed %q", cut(head, 200))
+		}
+		size, err := strconv.Atoi(fields[2])
+		if err != nil || size < 0 || size >= len(rest) {
+			return nil, fmt.Errorf("git cat-file printed %q", cut(head, 200))
+		}
+		all[i], out = rest[:size], rest[size+1:]
+	}
+	return all, nil
 }
 
 // markUntracked says which new files the agent has not added to git.

@@ -1,14 +1,19 @@
-// Package delivery gives a run a git worktree of its own, and hands over what was
-// changed there: as a commit on a branch of its own or as a patch in the checkout, and
-// only when a person has decided so.
+// Package delivery gives a run a worktree with a git repository of its own, and hands over
+// what was changed there: as a commit on a branch of its own or as a patch in the checkout,
+// and only when a person has decided so.
 //
-// An agent can write the repository: its configuration, hooks, attributes, and nested
-// repositories. So nothing here trusts them. What looks at files or makes objects runs in
-// a scratch git directory with a configuration of ours, and shares with the repository
-// its objects alone; see [Repo]. What must use the repository itself (its refs and its
-// list of worktrees) runs commands that convert and compare no file. The one function
-// that moves refs refuses those of the user.
+// An agent can write any repository that lies on the machine: configuration, hooks,
+// attributes, and what it plants within its files. So nothing here trusts them. Every
+// command runs in a scratch git directory with a configuration of ours: one that looks at
+// files or makes objects shares objects alone with the repository, one that reads or moves
+// refs shares its refs; see [Repo]. Only finding a repository, and its settings, reads its
+// configuration, after a look that nothing there makes git wait. What is recorded of a run
+// lies in a directory of objects beside its worktree until it is published.
 //
-// Start at [Open], then [Repo.AddWorktree], [Repo.Snapshot], [Repo.Commit] and
-// [Repo.Apply]. Processes are started by whoever fills [Git].
+// One function starts git. One moves refs, and refuses those of the user. One lets writing
+// begin to a repository or checkout of the user's, and does so only where the settings that
+// start or redirect something are those that the run began with.
+//
+// Start at [Open], then [Repo.AddWorktree], [Repo.With], [Repo.Snapshot], [Repo.Commit],
+// [Repo.Publish] and [Repo.Apply]. Processes are started by whoever fills [Git].
 package delivery

@@ -51,7 +51,10 @@ func TestOpenFindsTheRepositoryAroundAProject(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Place{Checkout: b.dir, Prefix: "src", GitDir: filepath.Join(b.dir, ".git"), Common: filepath.Join(b.dir, ".git"), Format: "sha1"}
-	if r.Place != want {
+	if r.Own == nil || r.Own.Name != "Ada" || r.Own.Email != "ada@example.org" {
+		t.Errorf("%+v", r.Own)
+	}
+	if r.Own = nil; r.Place != want {
 		t.Errorf("%+v", r.Place)
 	}
 	// A worktree of the user's own.
@@ -109,12 +112,12 @@ func TestPlantedSymbolicRefsAreNotFollowed(t *testing.T) {
 		t.Errorf("published: %v", err)
 	}
 	b.user("symbolic-ref", "refs/tipstaff/"+runID+"/1", "refs/heads/main")
-	_, err := r.Keep(ctx, runID, 1, first)
+	err := r.Keep(ctx, runID, 1, first)
 	if main := b.user("rev-parse", "main"); main != second {
 		t.Fatalf("main was moved to %s: %v", main, err)
 	}
 	b.user("symbolic-ref", "refs/tipstaff/"+runID+"/2", "refs/heads/new")
-	_, err = r.Keep(ctx, runID, 2, first)
+	err = r.Keep(ctx, runID, 2, first)
 	if refs := b.user("for-each-ref", "refs/heads/new"); refs != "" {
 		t.Errorf("%s: %v", refs, err)
 	}
@@ -172,7 +175,7 @@ func TestRefsMoveInOnePlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, word := range moving(file) {
-			if found++; name != "git.go" || word != "update-ref" {
+			if found++; name != "refs.go" || word != "update-ref" {
 				t.Errorf("%s says %q", name, word)
 			}
 		}
@@ -180,7 +183,7 @@ func TestRefsMoveInOnePlace(t *testing.T) {
 	if found != 1 {
 		t.Errorf("refs are moved in %d places", found)
 	}
-	other, err := parser.ParseFile(token.NewFileSet(), "x.go", `package x; func f() { r.own(ctx, nil, "update-ref", "--stdin") }`, parser.SkipObjectResolution)
+	other, err := parser.ParseFile(token.NewFileSet(), "x.go", `package x; func f() { r.onRefs(ctx, nil, "update-ref", "--stdin") }`, parser.SkipObjectResolution)
 	if err != nil || len(moving(other)) != 1 {
 		t.Errorf("a second place would not be found: %v", err)
 	}

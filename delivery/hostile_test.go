@@ -19,6 +19,19 @@ func (b *bed) trap(name string) string {
 	return path
 }
 
+// mark leaves the mark of a trap that this version of git does not know how to spring.
+func (b *bed) mark(name string) {
+	writeFile(b.t, filepath.Join(filepath.Dir(b.dir), "traps", name+".ran"), "")
+}
+
+// hooksByConfiguration reports whether git has such hooks: it does since 2.54.
+func hooksByConfiguration(b *bed) bool {
+	var major, minor int
+	_, err := fmt.Sscanf(b.user("version"), "git version %d.%d", &major, &minor)
+	must(b, err)
+	return major > 2 || major == 2 && minor >= 54
+}
+
 func (b *bed) sprung() (names []string) {
 	marks, _ := filepath.Glob(filepath.Join(filepath.Dir(b.dir), "traps", "*.ran"))
 	for _, m := range marks {
@@ -32,25 +45,29 @@ func (b *bed) sprung() (names []string) {
 func (b *bed) everything(w Worktree) {
 	b.t.Helper()
 	ctx := context.Background()
-	r := b.open()
-	before := b.fingerprint(r)
-	second, err := r.AddWorktree(ctx, w.Path+"2", w.Base)
+	own := b.open()
+	before := b.fingerprint(own)
+	second, err := own.AddWorktree(ctx, w.Path+"2", w.Base)
 	must(b, err)
 	writeFile(b.t, second.Path+"/src/a.txt", "changed\n")
-	for _, w := range []Worktree{w, second} {
+	for _, of := range []struct {
+		w Worktree
+		r *Repo
+	}{{w, older(own)}, {second, own}} {
+		w, r := of.w, of.r.With(of.w)
+		must(b, r.Restore(ctx, w))
 		d := b.snapshot(r, w)
 		commit, err := r.Commit(ctx, Commit{Base: w.Base, Tree: d.Tree, Title: "x", At: time.Unix(1, 0)})
 		must(b, err)
-		_, err = r.Keep(ctx, filepath.Base(w.Path), 1, commit)
-		must(b, err)
+		must(b, r.Keep(ctx, filepath.Base(w.Path), 1, commit))
 		must(b, r.Publish(ctx, Branch(filepath.Base(w.Path), "x"), commit))
 		_, err = r.Apply(ctx, w.Base, commit)
 		must(b, err)
 	}
-	_, err = r.Dirty(ctx)
+	_, err = own.Dirty(ctx)
 	must(b, err)
-	Compare(before, b.fingerprint(r))
-	must(b, r.RemoveWorktree(ctx, second))
+	Compare(before, b.fingerprint(own))
+	must(b, own.RemoveWorktree(ctx, second))
 }
 
 // An agent can write the repository's configuration, hooks and attributes. Nothing that it
@@ -92,6 +109,18 @@ func TestNothingThatTheRepositoryNamesIsRun(t *testing.T) {
 				b.user("config", "core.hooksPath", filepath.Dir(b.trap(h)))
 			}
 		}, func(b *bed, _ Worktree) { b.user("update-ref", "refs/heads/x", "HEAD") }, "reference-transaction"},
+		{"hooks by configuration", func(b *bed, _ Worktree) {
+			b.user("config", "hook.evil.command", b.trap("hook"))
+			for _, h := range hooks {
+				b.user("config", "--add", "hook.evil.event", h)
+			}
+		}, func(b *bed, _ Worktree) {
+			if hooksByConfiguration(b) {
+				b.user("update-ref", "refs/heads/x", "HEAD")
+			} else {
+				b.mark("hook")
+			}
+		}, "hook"},
 		{"fsmonitor", func(b *bed, _ Worktree) { b.user("config", "core.fsmonitor", b.trap("fsmonitor")) },
 			func(b *bed, w Worktree) { b.userIn(w.Path, "status") }, "fsmonitor"},
 		{"filters by attributes in the worktree", func(b *bed, w Worktree) { filter(b, w.Path+"/.gitattributes") }, addAndCheckout, "filter-clean filter-smudge"},
@@ -175,7 +204,7 @@ func TestNothingThatTheRepositoryNamesIsRun(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)
-			w := b.worktree(b.open())
+			w := b.worktree(older(b.open())) // where git itself reads what is planted
 			writeFile(t, w.Path+"/README", "first\nsecond\nlast\n")
 			writeFile(t, w.Path+"/src/a.txt", "other\n")
 			c.plant(b, w)

@@ -8,16 +8,52 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
 
 // writeTree makes a tree of all that lies in a worktree, what git ignores left out. It
-// changes nothing there.
+// changes nothing there, but that pipes go that git would wait for.
 func (r *Repo) writeTree(ctx context.Context, w Worktree) (string, error) {
 	if !w.Present() {
 		return "", ErrWorktreeMissing
 	}
+	r = r.With(w)
+	if err := r.keepObjects(w); err != nil {
+		return "", err
+	}
+	tree, err := r.writeFiles(ctx, w)
+	var pipe *PipeError
+	if !errors.As(err, &pipe) {
+		return tree, err
+	}
+	for {
+		path := findPipe(ctx, nil, w.Path)
+		if path == "" {
+			break
+		}
+		if err := os.Remove(path); err != nil {
+			return "", err
+		}
+		name, _ := filepath.Rel(w.Path, path)
+		r.meddling = append(r.meddling, Difference{Name: named(name) + ", a pipe that was removed"})
+	}
+	return r.writeFiles(ctx, w)
+}
+
+// keepObjects makes sure that there is a place for what is recorded. Without it our index
+// names what is not there any more.
+func (r *Repo) keepObjects(w Worktree) error {
+	if info, err := os.Lstat(w.objects()); r.Own == nil || err == nil && info.IsDir() {
+		return nil
+	}
+	r.git.indexes.Delete(w.index())
+	return errors.Join(os.RemoveAll(w.objects()), os.Mkdir(w.objects(), 0o700))
+}
+
+// writeFiles makes one attempt.
+func (r *Repo) writeFiles(ctx context.Context, w Worktree) (string, error) {
 	dir, err := os.MkdirTemp(filepath.Dir(w.Path), filepath.Base(w.index())+"-")
 	if err != nil {
 		return "", err
@@ -30,14 +66,14 @@ func (r *Repo) writeTree(ctx context.Context, w Worktree) (string, error) {
 	}
 	defer s.close()
 	// A link, not a copy: git replaces the file, and the time of the old one counts.
-	ours, err := r.linkIndex(w, index)
+	ours, err := r.linkIndex(ctx, w, index)
 	if err == nil && !ours {
 		_, err = s.run(ctx, w.Path, nil, "read-tree", w.Base)
 	}
 	if err != nil {
 		return "", err
 	}
-	if err := s.stage(ctx, w.Path, filepath.Join(r.admin(w), "index")); err != nil {
+	if err := s.stage(ctx, w, r.agentsFile(w)); err != nil {
 		return "", fmt.Errorf("the changes in %s cannot be recorded: %w", w.Path, err)
 	}
 	tree, err := s.run(ctx, w.Path, nil, "write-tree")
@@ -45,7 +81,7 @@ func (r *Repo) writeTree(ctx context.Context, w Worktree) (string, error) {
 		return "", fmt.Errorf("the changes in %s cannot be recorded: %w", w.Path, err)
 	}
 	// The next snapshot need not read again what this one has read.
-	if err := r.keepIndex(w, index); err != nil {
+	if err := r.keepIndex(ctx, w, index); err != nil {
 		return "", err
 	}
 	return strings.TrimSpace(string(tree)), nil
@@ -57,7 +93,8 @@ const gitlink = "160000"
 // stage brings the index to what lies in the directory. `git add -A` would do so too, but
 // asks submodules for their status, which starts what their configuration names, and
 // takes any repository that was begun in the directory for a submodule.
-func (s *scratch) stage(ctx context.Context, dir, agents string) error {
+func (s *scratch) stage(ctx context.Context, w Worktree, agents string) error {
+	dir := w.Path
 	var gone, there, replaced, found, repos []string
 	err := together(func() (err error) {
 		gone, there, replaced, err = s.changed(ctx, dir)
@@ -76,17 +113,48 @@ func (s *scratch) stage(ctx context.Context, dir, agents string) error {
 		}
 		found = append(found, inside...)
 	}
+	found = w.withoutPlaced(found)
 	if gone = append(gone, replaced...); len(gone) > 0 {
 		if _, err := s.run(ctx, dir, joined(gone), "update-index", "-z", "--force-remove", "--stdin"); err != nil {
 			return err
 		}
 	}
-	if there = append(there, found...); len(there) > 0 {
-		if _, err := s.run(ctx, dir, joined(there), "update-index", "-z", "--add", "--remove", "--replace", "--stdin"); err != nil {
+	there = append(there, found...)
+	if w.LFS {
+		if there, err = s.stageContents(ctx, w, there); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.add(ctx, dir, there)
+}
+
+// add puts files into the index as they lie in the directory.
+func (s *scratch) add(ctx context.Context, dir string, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	_, err := s.run(ctx, dir, joined(names), "update-index", "-z", "--add", "--remove", "--replace", "--stdin")
+	return err
+}
+
+// withoutPlaced leaves out what was put into the worktree: it is no part of what is
+// delivered, whatever becomes of the ignore files.
+func (w Worktree) withoutPlaced(names []string) []string {
+	if len(w.Placed) == 0 {
+		return names
+	}
+	placed := map[string]bool{}
+	for _, name := range w.Placed {
+		placed[name] = true
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		for ; name != "."; name = path.Dir(name) {
+			if placed[name] {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // changed are the files of the index that are gone, that may differ, and that gave way to

@@ -33,7 +33,7 @@ func (p *play) Artifact(_ context.Context, _ tipstaff.ID, digest string) ([]byte
 
 func (p *play) view() tipstaff.DeliveryState {
 	p.t.Helper()
-	s, err := tipstaff.DeliveryView(context.Background(), p, tipstaff.ID{}, func(path string) bool { _, err := os.Stat(path); return err == nil })
+	s, err := tipstaff.DeliveryView(context.Background(), p, tipstaff.Run{HeadSeq: 1 << 40}, func(path string) bool { _, err := os.Stat(path); return err == nil })
 	must(p.bed, err)
 	return s
 }
@@ -45,7 +45,7 @@ func TestDeliveryView(t *testing.T) {
 	}
 	p.drive()
 	s := p.view()
-	if s.Kind != tipstaff.DeliveryAsks || s.Gate != p.gate("delivery#1").ID || s.Key != "delivery#1" || s.DefaultAction != "approve" || !*s.Worktree.Present ||
+	if s.Kind != tipstaff.DeliveryAsks || s.Gate != p.gate("delivery#1").ID || s.Key != "delivery#1" || s.DefaultAction != "fix" || !*s.Worktree.Present ||
 		len(s.Available) != 3 || len(s.Blocked) != 2 || strings.Join(s.ScopeViolations, " ") != "README" || len(s.Checks) != 1 ||
 		strings.Join(s.Diff.Paths, " ") != "README src/b.txt src/new.txt" || strings.Join(s.Diff.Untracked, " ") != "src/new.txt" || s.Diff.Truncated {
 		t.Errorf("%+v", s)

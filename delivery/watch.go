@@ -14,12 +14,12 @@ import (
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/filestamp"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// A worktree shares refs, hooks and configuration with the user's checkout, and an agent
-// may write that checkout too. What changes there while an agent works is told, and not
-// undone: a person may have changed it.
+// An agent may write the user's repository and checkout, where they lie. What changes there
+// while it works is told, and not undone: a person may have changed it.
 
 // Fingerprint is the state of a user's repository, for [Compare].
 type Fingerprint struct {
@@ -37,13 +37,13 @@ func (r *Repo) Fingerprint(ctx context.Context) (*Fingerprint, error) {
 		func() error { return r.lookAtCheckout(ctx, f) },
 		func() error { return r.lookAtRefs(ctx, f) },
 		func() error { return r.lookAtIndex(ctx, f) },
-		func() error { return r.lookAtSettings(f) },
+		func() error { return r.lookAtSettings(ctx, f) },
 	)
 	return f, err
 }
 
 func (r *Repo) lookAtCheckout(ctx context.Context, f *Fingerprint) error {
-	out, err := r.own(ctx, nil, "rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
+	out, err := r.onRefs(ctx, nil, "rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
 	var exit *ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return err
@@ -64,7 +64,7 @@ func (r *Repo) lookAtCheckout(ctx context.Context, f *Fingerprint) error {
 }
 
 func (r *Repo) lookAtRefs(ctx context.Context, f *Fingerprint) error {
-	out, err := r.own(ctx, nil, "for-each-ref", "--format=%(refname) %(objectname) %(symref)")
+	out, err := r.onRefs(ctx, nil, "for-each-ref", "--format=%(refname) %(objectname) %(symref)")
 	for line := range strings.SplitSeq(string(out), "\n") {
 		name, value, _ := strings.Cut(line, " ")
 		if name != "" && !strings.HasPrefix(name, "refs/heads/tipstaff/") && !strings.HasPrefix(name, hidden) {
@@ -91,7 +91,15 @@ func (r *Repo) lookAtIndex(ctx context.Context, f *Fingerprint) error {
 var settings = []string{"config", "config.worktree", "info/attributes", "info/exclude", "info/grafts", "info/sparse-checkout",
 	"objects/info/alternates", "hooks/*", "modules/*/config", "modules/*/hooks/*"}
 
-func (r *Repo) lookAtSettings(f *Fingerprint) error {
+func (r *Repo) lookAtSettings(ctx context.Context, f *Fingerprint) error {
+	if path := r.ownExclude(); path != "" { // which hides files from what is recorded
+		data, err := readSmall(path)
+		if err != nil {
+			return err
+		}
+		lines := slices.DeleteFunc(strings.Split(string(data), "\n"), func(line string) bool { return line == r.git.Private })
+		f.own["info/exclude of the worktree"] = strings.TrimRight(strings.Join(lines, "\n"), "\n")
+	}
 	dirs := slices.Compact([]string{r.Common, r.GitDir})
 	for _, dir := range dirs {
 		for _, pattern := range settings {
@@ -107,7 +115,7 @@ func (r *Repo) lookAtSettings(f *Fingerprint) error {
 				if err != nil {
 					return err
 				}
-				if f.own[name], err = digestOf(path); err != nil {
+				if f.own[name], err = digestOf(ctx, path); err != nil {
 					return err
 				}
 			}
@@ -116,22 +124,28 @@ func (r *Repo) lookAtSettings(f *Fingerprint) error {
 	return nil
 }
 
+// maxDigested is how large a file is at most whose content is looked at. Of a larger one the
+// stamp tells whether it is another.
+const maxDigested = 64 << 20
+
 // digestOf is what a file is: its type, mode and content. It opens nothing but files.
-func digestOf(path string) (string, error) {
+func digestOf(ctx context.Context, path string) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return "", ignoreMissing(err)
 	}
-	var content []byte
+	var digest [sha256.Size]byte
 	switch {
+	case info.Mode().IsRegular() && info.Size() > maxDigested:
+		return fmt.Sprintf("%v", filestamp.Of(info)), nil
 	case info.Mode().IsRegular():
-		content, err = os.ReadFile(path)
+		digest, err = digestOfFile(ctx, path, info.Size())
 	case info.Mode().Type() == fs.ModeSymlink:
 		var target string
 		target, err = os.Readlink(path)
-		content = []byte(target)
+		digest = sha256.Sum256([]byte(target))
 	}
-	return fmt.Sprintf("%v %x", info.Mode(), sha256.Sum256(content)), ignoreMissing(err)
+	return fmt.Sprintf("%v %x", info.Mode(), digest), ignoreMissing(err)
 }
 
 // ignoreMissing: what is removed while one looks is not there.
@@ -151,6 +165,7 @@ const (
 	CheckoutChanged   = "checkout_changed"
 	RefsChanged       = "refs_changed"
 	RepositoryChanged = "repository_changed"
+	CannotLook        = "repository_unreadable" // nobody knows what has changed
 )
 
 // maxDiffering is how many differences a notice names.
@@ -190,17 +205,21 @@ func Compare(before, after *Fingerprint) (notices []tipstaff.Notice) {
 		if len(n.items) == 0 {
 			continue
 		}
-		var told []string
-		for _, d := range n.items[:min(3, len(n.items))] {
-			told = append(told, d.String())
-		}
-		if more := len(n.items) - len(told); more > 0 {
-			told = append(told, fmt.Sprintf("%d more", more))
-		}
-		notices = append(notices, tipstaff.Notice{Code: n.code, Message: n.what + " changed meanwhile: " + strings.Join(told, ", "),
-			Detail: flow.JSON(Differences{n.items[:min(maxDiffering, len(n.items))], len(n.items)})})
+		notices = append(notices, noticed(n.code, n.what+" changed meanwhile: ", n.items))
 	}
 	return notices
+}
+
+// noticed is a notice of so many differences, which names the first of them.
+func noticed(code, what string, items []Difference) tipstaff.Notice {
+	var told []string
+	for _, d := range items[:min(3, len(items))] {
+		told = append(told, d.String())
+	}
+	if more := len(items) - len(told); more > 0 {
+		told = append(told, fmt.Sprintf("%d more", more))
+	}
+	return tipstaff.Notice{Code: code, Message: what + strings.Join(told, ", "), Detail: flow.JSON(Differences{items[:min(maxDiffering, len(items))], len(items)})}
 }
 
 func (f *Fingerprint) headName() string { return strings.Join(strings.Fields(f.head), " ") }

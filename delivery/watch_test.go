@@ -26,19 +26,25 @@ func TestChangesOfTheUsersRepositoryAreTold(t *testing.T) {
 			b.userIn(w, "add", "-A")
 			b.userIn(w, "commit", "-qm", "mine")
 		}, ""},
+		{"refs, a stash and settings of the worktree", func(b *bed, w string) {
+			b.userIn(w, "tag", "v1")
+			b.userIn(w, "branch", "main")
+			b.userIn(w, "config", "alias.x", "!true")
+			edit(b, w)
+			b.userIn(w, "stash", "-q", "-u")
+		}, ""},
 		{"a look at the checkout", func(b *bed, _ string) {
 			must(b, os.Chtimes(b.dir+"/README", someTime, someTime))
 			b.user("status")
 		}, ""},
-		{"a moved branch", func(b *bed, w string) { b.userIn(w, "update-ref", "refs/heads/side", "refs/heads/main~0") }, "refs_changed: refs/heads/side"},
+		{"a moved branch", func(b *bed, w string) { b.user("update-ref", "refs/heads/side", "refs/heads/main~0") }, "refs_changed: refs/heads/side"},
 		{"the branch that is checked out", func(b *bed, w string) {
-			b.userIn(w, "commit", "-q", "--allow-empty", "-m", "x")
-			b.userIn(w, "update-ref", "refs/heads/main", "HEAD")
+			b.user("commit", "-q", "--allow-empty", "-m", "x")
 		}, "checkout_changed: HEAD; refs_changed: refs/heads/main"},
 		{"another branch", func(b *bed, _ string) { b.user("switch", "-qc", "other") }, "checkout_changed: HEAD; refs_changed: refs/heads/other"},
-		{"a tag", func(b *bed, w string) { b.userIn(w, "tag", "v1") }, "refs_changed: refs/tags/v1"},
+		{"a tag", func(b *bed, _ string) { b.user("tag", "v1") }, "refs_changed: refs/tags/v1"},
 		{"a hook", func(b *bed, _ string) { b.write(".git/hooks/pre-commit", "#!/bin/sh\n") }, "repository_changed: hooks/pre-commit"},
-		{"the configuration", func(b *bed, w string) { b.userIn(w, "config", "alias.x", "!true") }, "repository_changed: config"},
+		{"the configuration", func(b *bed, _ string) { b.user("config", "alias.x", "!true") }, "repository_changed: config"},
 		{"attributes", func(b *bed, _ string) { b.write(".git/info/attributes", "* filter=x\n") }, "repository_changed: info/attributes"},
 		{"an edited file", func(b *bed, _ string) { b.write("README", "x\n") }, "checkout_changed: README"},
 		{"a file that was edited before", func(b *bed, _ string) { b.write("src/a.txt", "edited again\n") }, "checkout_changed: src/a.txt"},
@@ -91,5 +97,21 @@ func TestRefsAreToldWithTheirValues(t *testing.T) {
 	}
 	if want := "refs/heads/gone (" + first[:12] + " → none), refs/heads/main (" + first[:12] + " → " + second[:12] + ")"; !strings.HasSuffix(notices[1].Message, want) {
 		t.Error(notices[1].Message)
+	}
+}
+
+// A hook may be of any size: of one that no hook is, the stamp is enough.
+func TestALargeHookIsNotRead(t *testing.T) {
+	b := newBed(t)
+	hook := b.dir + "/.git/hooks/pre-commit"
+	writeFile(t, hook, "")
+	must(b, os.Truncate(hook, maxDigested+1))
+	ended, end := context.WithCancel(context.Background())
+	end()
+	before, err := digestOf(ended, hook)
+	must(b, err)
+	must(b, os.Truncate(hook, maxDigested+2))
+	if after, err := digestOf(ended, hook); err != nil || after == before {
+		t.Errorf("%q, then %q: %v", before, after, err)
 	}
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 // ErrWorktreeMissing is a worktree that is no longer where it was made.
@@ -18,6 +21,11 @@ type Worktree struct {
 	Path   string `json:"path"`
 	Branch string `json:"branch"` // its full name, refs/heads/…
 	Base   string `json:"base"`   // the commit it began with
+
+	Placed []string              `json:"placed,omitempty"` // paths in it that are no part of what is delivered
+	Linked []tipstaff.LinkedFile `json:"linked,omitempty"` // of these, links to the checkout
+	Ports  []int                 `json:"ports,omitempty"`  // that programs in it may use
+	LFS    bool                  `json:"lfs,omitempty"`    // files in it have the contents that git LFS keeps of them
 }
 
 // Present reports whether the worktree is there.
@@ -32,8 +40,8 @@ func (w Worktree) Present() bool {
 func (w Worktree) index() string { return w.Path + ".index" }
 
 // keepIndex makes a file our index of the worktree.
-func (r *Repo) keepIndex(w Worktree, from string) error {
-	digest, err := digestOf(from)
+func (r *Repo) keepIndex(ctx context.Context, w Worktree, from string) error {
+	digest, err := digestOf(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -44,25 +52,31 @@ func (r *Repo) keepIndex(w Worktree, from string) error {
 // linkIndex gives our index of the worktree another name, if it is as this process has
 // written it. Any other may be an agent's, who can have a check run on files that are not
 // those of the tree: then all files are read again.
-func (r *Repo) linkIndex(w Worktree, to string) (ours bool, err error) {
+func (r *Repo) linkIndex(ctx context.Context, w Worktree, to string) (ours bool, err error) {
 	if err := os.Link(w.index(), to); err != nil {
 		return false, ignoreMissing(err)
 	}
-	digest, err := digestOf(to)
+	digest, err := digestOf(ctx, to)
 	if known, _ := r.git.indexes.Load(w.index()); err == nil && known == digest {
 		return true, nil
 	}
 	return false, errors.Join(err, os.Remove(to))
 }
 
-// admin is what the repository keeps of the worktree.
+// admin is where git keeps what it knows of the worktree.
 func (r *Repo) admin(w Worktree) string {
+	if r.Own != nil {
+		return w.gitDir()
+	}
 	return filepath.Join(r.Common, "worktrees", filepath.Base(w.Path))
 }
 
+// agentsFile is the index of the worktree that the agent writes.
+func (r *Repo) agentsFile(w Worktree) string { return filepath.Join(r.admin(w), "index") }
+
 // AddWorktree makes a worktree at path, whose last segment is the id of the run, with
-// the files of a commit and a branch of its own. A worktree that was made before is left
-// as it is; one that was begun is made anew.
+// the files of a commit and a repository of its own. A worktree that was made before is
+// left as it is; one that was begun is made anew.
 func (r *Repo) AddWorktree(ctx context.Context, path, commit string) (Worktree, error) {
 	w := Worktree{Path: path, Branch: RunBranches + filepath.Base(path), Base: commit}
 	if _, err := os.Stat(w.index()); err == nil && w.Present() {
@@ -74,14 +88,39 @@ func (r *Repo) AddWorktree(ctx context.Context, path, commit string) (Worktree, 
 	if err := r.clear(w); err != nil {
 		return w, err
 	}
-	if err := r.replaceRef(ctx, w.Branch, commit); err != nil {
+	link := r.admin(w)
+	var err error
+	if r.Own != nil {
+		err = r.makeOwn(ctx, w)
+	} else {
+		err = r.register(ctx, w)
+	}
+	if err != nil {
+		return w, fmt.Errorf("no repository can be made for the worktree at %s: %w", path, err)
+	}
+	if err := errors.Join(os.Mkdir(path, 0o700), os.WriteFile(filepath.Join(path, ".git"), []byte("gitdir: "+link+"\n"), 0o600)); err != nil {
 		return w, err
 	}
-	// Without files: writing them is what would start a program that the repository names.
-	if _, err := r.own(ctx, nil, "worktree", "add", "--quiet", "--no-checkout", path, strings.TrimPrefix(w.Branch, "refs/heads/")); err != nil {
-		return w, fmt.Errorf("git cannot make a worktree at %s: %w", path, err)
+	return w, r.With(w).fillWorktree(ctx, w)
+}
+
+// register makes a worktree known to the user's repository, as `git worktree add` does, and
+// gives it a branch there: those of runs were so that were made before they had repositories
+// of their own.
+func (r *Repo) register(ctx context.Context, w Worktree) error {
+	if err := r.replaceRef(ctx, w.Branch, w.Base); err != nil {
+		return err
 	}
-	return w, r.fillWorktree(ctx, w)
+	admin := r.admin(w)
+	if err := os.MkdirAll(admin, 0o700); err != nil {
+		return err
+	}
+	for name, content := range map[string]string{"HEAD": "ref: " + w.Branch, "commondir": "../..", "gitdir": filepath.Join(w.Path, ".git")} {
+		if err := os.WriteFile(filepath.Join(admin, name), []byte(content+"\n"), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fillWorktree writes the files of the base.
@@ -96,20 +135,25 @@ func (r *Repo) fillWorktree(ctx context.Context, w Worktree) error {
 	if _, err := s.run(ctx, w.Path, nil, "read-tree", "--reset", "-u", "--no-recurse-submodules", w.Base); err != nil {
 		return fmt.Errorf("the files of %s cannot be written to %s: %w", w.Base, w.Path, err)
 	}
-	if err := copyIndex(temp, filepath.Join(r.admin(w), "index")); err != nil {
+	if err := copyIndex(temp, r.agentsFile(w)); err != nil {
 		return err
 	}
-	return r.keepIndex(w, temp)
+	return r.keepIndex(ctx, w, temp)
 }
 
 // copyIndex keeps the time of the file: git compares it with those of the files that the
 // index names, to know which may have changed since.
 func copyIndex(from, to string) error {
-	data, err := os.ReadFile(from)
+	f, err := openRegular(from)
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(from)
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
@@ -123,26 +167,34 @@ func copyIndex(from, to string) error {
 	return os.Rename(temp, to)
 }
 
-// RemoveWorktree removes a worktree, and its branch unless the agent has committed there.
-// What is gone already is no error.
+// RemoveWorktree removes a worktree with its repository and what was recorded of it, and
+// then the ref that has kept its base. Of one without a repository of its own the branch goes
+// too, unless the agent has committed there. What is gone already is no error.
 func (r *Repo) RemoveWorktree(ctx context.Context, w Worktree) error {
 	if err := r.clear(w); err != nil {
 		return err
 	}
-	if err := r.setRef(ctx, w.Branch, "", w.Base); err != nil && !errors.Is(err, errRefHeld) {
+	ref := w.Branch
+	if r.Own != nil {
+		ref = w.baseRef()
+	}
+	if err := r.setRef(ctx, ref, "", w.Base); err != nil && !errors.Is(err, errRefHeld) {
 		return err
 	}
 	return nil
 }
 
-// clear removes the files of a worktree and what the repository keeps of it. git itself
-// would look into the worktree first, or prune those of others too.
+// clear removes the files of a worktree and what git keeps of it, its index first: one
+// without it is being removed. git itself would look into the worktree, or prune those of
+// others too.
 func (r *Repo) clear(w Worktree) error {
-	indexes, err := filepath.Glob(escapeGlob(w.index()) + "*") // with what those who were killed have left
+	beside, err := filepath.Glob(escapeGlob(w.Path) + ".*") // with what those who were killed have left, of whichever run
 	if err != nil {
 		return err
 	}
-	for _, path := range append(indexes, w.Path, r.admin(w)) {
+	for _, path := range slices.Concat([]string{w.index(), w.Path, r.admin(w)}, beside) {
+		r.git.indexes.Delete(path)
+		r.git.cleans.Delete(path)
 		if err := removeAll(path); err != nil {
 			return err
 		}

@@ -25,6 +25,15 @@ func TestFieldsOfDeliveryAreListed(t *testing.T) {
 	}
 }
 
+func TestWhatAWorktreeIsGivenIsListed(t *testing.T) {
+	listed, real := firstColumn(section(t, "delivery.md", "## What a worktree is given")), fieldNames(document.Preparation{})
+	slices.Sort(listed)
+	slices.Sort(real)
+	if !slices.Equal(listed, real) {
+		t.Errorf("delivery.md lists %v, there are %v", listed, real)
+	}
+}
+
 func TestActionsOfDeliveryAreListed(t *testing.T) {
 	text := section(t, "delivery.md", "## The gate")
 	if listed := firstColumn(text); !slices.Equal(listed, tipstaff.DeliveryActions) {

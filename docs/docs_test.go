@@ -148,6 +148,7 @@ func script(t *testing.T, steps []step, side string) []byte {
 		}
 		fmt.Fprintf(&b, "{ (exit $status); . '%[1]s.sh'; } >'%[1]s.out' 2>&1 </dev/null\nstatus=$?\necho $status >'%[1]s.status'\n", name)
 	}
+	b.WriteString("wait\n") // what was told to end writes to the workspace until it has
 	return []byte(b.String())
 }
 

@@ -5,6 +5,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 // Where a program works.
@@ -24,12 +26,13 @@ type Deliver struct {
 	Checks    []DeliverCheck `doc:"checks"`
 }
 
-// DeliverCheck is a command that must succeed in the worktree.
+// DeliverCheck is a command that must succeed on what is delivered.
 type DeliverCheck struct {
 	Name     string        `doc:"name,required" json:"name"`
 	Run      []string      `doc:"run,required" json:"run"`
 	Timeout  time.Duration `doc:"timeout" json:"timeout,omitempty"`
 	Required bool          `json:"required"`
+	In       string        `doc:"in,in=|clean|worktree" json:"in,omitempty"` // where it runs; "": in a clean checkout
 }
 
 // DefaultCheckTimeout is how long a check may take that says nothing else.
@@ -39,7 +42,7 @@ const DefaultCheckTimeout = 10 * time.Minute
 func (d *Deliver) CheckDocument(f *Fields) {
 	d.Base = cmp.Or(d.Base, "HEAD")
 	for _, item := range itemsOf(f.Get("paths")) {
-		if why := patternFault(item.Text); item.Kind == Text && why != "" {
+		if why := PatternFault(item.Text); item.Kind == Text && why != "" {
 			f.Report(CodeFieldInvalid, item.At, "paths", "%q cannot be a pattern of paths: %s", Brief(item.Text), why)
 		}
 	}
@@ -63,7 +66,8 @@ func itemsOf(v *Value) []*Value {
 	return v.Items
 }
 
-func patternFault(p string) string {
+// PatternFault is why a text is no pattern for [MatchPath] that is relative to a folder; "": it is one.
+func PatternFault(p string) string {
 	switch {
 	case p == "":
 		return "it is empty"
@@ -84,6 +88,9 @@ func patternFault(p string) string {
 // CheckDocument: a check that says nothing else is required.
 func (c *DeliverCheck) CheckDocument(f *Fields) {
 	c.Required = f.Boolean("required", true)
+	if c.In == tipstaff.InClean { // which is the default
+		c.In = ""
+	}
 	c.Timeout = cmp.Or(c.Timeout, DefaultCheckTimeout)
 	if v := f.Get("name"); v != nil && v.Kind == Text && !IsName(c.Name) {
 		f.Report(CodeFieldInvalid, v.At, "name", "%q cannot name a check: 1 to 64 of A-Z, a-z, 0-9, _ and -", Brief(c.Name))

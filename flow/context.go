@@ -110,9 +110,12 @@ func (c *fctx) counts() *place {
 	return c.place
 }
 
-// park answers ErrParked, from now on. Called with mu held.
+// park answers ErrParked, from now on. A branch that has ended is not parked any more by
+// what it has left running. Called with mu held.
 func (c *fctx) park() error {
-	c.b.parked = true
+	if !c.b.ended {
+		c.b.parked = true
+	}
 	return ErrParked
 }
 

@@ -27,6 +27,7 @@ const (
 	actionField = "action"
 	answerField = "answer"
 	noteField   = "note"
+	obeyedField = "obeyed"
 )
 
 // ask puts a form to the person at a client. One that speaks the older protocol answers here.
@@ -134,6 +135,7 @@ func gateForm(g tipstaff.AskedGate) *mcp.ElicitParams {
 	}
 	lines = append(lines, "digest of the subject: "+g.Digest)
 	action := &jsonschema.Schema{Type: "string", Title: "Decision"}
+	fields := map[string]*jsonschema.Schema{actionField: action, noteField: textField("Note", "why, for the record", 4<<10, false)}
 	var feedback []string
 	answers := false
 	for _, name := range g.Available() {
@@ -142,8 +144,11 @@ func gateForm(g tipstaff.AskedGate) *mcp.ElicitParams {
 			feedback = append(feedback, name)
 		}
 		answers = answers || tipstaff.NeedsAnswer(g.Gate, name)
+		if files := tipstaff.AsksAgain(g.Gate, name); len(files) > 0 {
+			fields[obeyedField] = &jsonschema.Schema{Type: "boolean", Title: "Change what is obeyed, too",
+				Description: "needed by " + name + ", which changes what runs and programs obey: " + strings.Join(files, ", ")}
+		}
 	}
-	fields := map[string]*jsonschema.Schema{actionField: action, noteField: textField("Note", "why, for the record", 4<<10, false)}
 	if len(feedback) > 0 {
 		fields[feedbackInput] = textField("Feedback", "told to whoever goes on, verbatim; needed by "+strings.Join(feedback, ", "), 16<<10, false)
 	}
@@ -236,6 +241,9 @@ func (s *Server) decideAs(ctx context.Context, name string, g tipstaff.AskedGate
 		if d.Answer, err = answerOf(g.Gate, answer.Content); err != nil {
 			return invalidArguments(err)
 		}
+	}
+	if agreed, _ := answer.Content[obeyedField].(bool); agreed && len(tipstaff.AsksAgain(g.Gate, d.Action)) > 0 {
+		d.Answer = tipstaff.AcceptObeyed()
 	}
 	_, err := s.o.Control.DecideElicited(ctx, d)
 	return err

@@ -208,6 +208,58 @@ func TestAnswersOfForms(t *testing.T) {
 	}
 }
 
+// Files that are obeyed are put as a question of their own, where the action that changes them
+// can be chosen: their names cannot look like anything else.
+func TestWhatIsObeyedIsPutByItself(t *testing.T) {
+	asks := []tipstaff.ObeyedFile{{Path: "tipstaff.yaml", Kind: tipstaff.ObeyedDecides, Apply: tipstaff.ApplyAsks}, {Path: "a\nb/.git\x1b[2K", Kind: tipstaff.ObeyedDecides, Apply: tipstaff.ApplyAsks},
+		{Path: "ci.yml", Kind: tipstaff.ObeyedElsewhere}}
+	blocked := []tipstaff.BlockedAction{{Action: tipstaff.DeliverApply, Code: tipstaff.BlockDirty}}
+	agreed := string(tipstaff.AcceptObeyed())
+	for name, c := range map[string]struct {
+		subject tipstaff.DeliverySubject
+		now     *tipstaff.DeliveryNow
+		actions []string
+		content map[string]any
+		put     bool
+		answer  string
+	}{
+		"agreed":           {tipstaff.DeliverySubject{Obeyed: asks}, nil, tipstaff.DeliveryActions, map[string]any{"action": "apply", "obeyed": true}, true, agreed},
+		"not agreed":       {tipstaff.DeliverySubject{Obeyed: asks}, nil, tipstaff.DeliveryActions, map[string]any{"action": "apply", "obeyed": false}, true, ""},
+		"nothing said":     {tipstaff.DeliverySubject{Obeyed: asks}, nil, tipstaff.DeliveryActions, map[string]any{"action": "apply"}, true, ""},
+		"a branch":         {tipstaff.DeliverySubject{Obeyed: asks}, nil, tipstaff.DeliveryActions, map[string]any{"action": "approve", "obeyed": true}, true, ""},
+		"blocked":          {tipstaff.DeliverySubject{Obeyed: asks, Blocked: blocked}, nil, tipstaff.DeliveryActions, map[string]any{"action": "approve"}, false, ""},
+		"blocked by now":   {tipstaff.DeliverySubject{Obeyed: asks}, &tipstaff.DeliveryNow{Blocked: blocked}, tipstaff.DeliveryActions, map[string]any{"action": "approve"}, false, ""},
+		"not offered":      {tipstaff.DeliverySubject{Obeyed: asks}, nil, []string{"approve", "skip"}, map[string]any{"action": "approve"}, false, ""},
+		"nothing is asked": {tipstaff.DeliverySubject{Obeyed: asks[2:]}, nil, tipstaff.DeliveryActions, map[string]any{"action": "apply", "obeyed": true}, false, ""},
+	} {
+		for _, revision := range revisions {
+			c.subject.Tree = "t"
+			g := gateOfKind(tipstaff.Delivery, c.actions...)
+			g.Subject, _ = json.Marshal(c.subject)
+			g.Now = c.now
+			e := elicit(t, revision, &asker{gates: []tipstaff.Gate{g}}, accepting(c.content), func(o *Options) {
+				o.Control.Elicits = func(tipstaff.GateKind) bool { return true }
+			})
+			got := textOf(e.watch())
+			if len(e.forms) != 1 || len(e.decided) != 1 || e.decided[0].Action != c.content["action"] || string(e.decided[0].Answer) != c.answer {
+				t.Errorf("%s, %s: %d forms, decided %+v: %s", revision, name, len(e.forms), e.decided, got)
+				continue
+			}
+			form, err := json.Marshal(e.forms[0].RequestedSchema)
+			must(t, err)
+			if strings.Contains(string(form), `"obeyed"`) != c.put {
+				t.Errorf("%s, %s: the form is %s", revision, name, form)
+			}
+			if c.put && (!strings.Contains(string(form), `needed by apply, which changes what runs and programs obey: tipstaff.yaml, \"a\\nb/.git\\x1b[2K\""`) || strings.Contains(string(form), "ci.yml")) {
+				t.Errorf("%s, %s: the form is %s", revision, name, form)
+			}
+			if strings.ContainsRune(e.forms[0].Message, '\x1b') || strings.Contains(e.forms[0].Message, "a\nb") {
+				t.Errorf("%s, %s: it says\n%s", revision, name, e.forms[0].Message)
+			}
+		}
+	}
+}
+
 // The client on standard input and output may do what it was started for, and no more.
 func TestScopesOfStdio(t *testing.T) {
 	for name, c := range map[string]struct {

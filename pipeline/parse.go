@@ -219,12 +219,12 @@ func (p *Pipeline) CheckDocument(f *document.Fields) {
 
 // checkDelivery checks where the pipeline works and what it hands over.
 func (p *Pipeline) checkDelivery(f *document.Fields) {
-	document.CheckFiles(f, p.Files, p.Deliver)
+	document.CheckFiles(f, p.Files.Mode, p.Deliver)
 	can := f.Context.(*reader).resolver.Feature
 	for _, w := range []struct {
 		name   string
 		wanted bool
-	}{{"files", p.Files != "" && p.Files != document.FilesNone}, {"deliver", p.Deliver != nil}} {
+	}{{"files", p.Files.Wanted()}, {"deliver", p.Deliver != nil}} {
 		if !w.wanted || can == nil {
 			continue
 		}

@@ -50,7 +50,7 @@ type Pipeline struct {
 	ClarificationResume string `doc:"clarification_resume_stage"`
 	ConfirmationResume  string `doc:"confirmation_resume_stage"`
 
-	Files   string            `doc:"files,in=|worktree|checkout|none"` // where it works; "": not said
+	Files   document.Files    `doc:"files"` // where it works, and what is made ready there
 	Deliver *document.Deliver `doc:"deliver"`
 
 	written   *document.Value

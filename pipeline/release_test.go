@@ -60,7 +60,7 @@ func TestFeaturesOfTheHost(t *testing.T) {
 		}
 	}
 	p, problems := Check("p.yaml", []byte("name: p\nfiles: worktree\ndeliver: {correct_at: a, paths: [src/**], release: 'true', checks: [{name: t, run: [go, test]}]}\nagents: [{name: a, remote: {}}]\n"), Resolver{})
-	if len(problems) > 0 || p.Deliver.Base != "HEAD" || !p.Deliver.Checks[0].Required || p.Files != "worktree" {
+	if len(problems) > 0 || p.Deliver.Base != "HEAD" || !p.Deliver.Checks[0].Required || p.Files.Mode != "worktree" {
 		t.Fatalf("%+v", problems)
 	}
 	again, err := Load(p.Canonical())

@@ -45,6 +45,8 @@ var frames = map[string]string{
 	"edge_limit": `{"name":"p","agents":[],"edge_limits":[{%s}]}`,
 	"deliver":    `{"name":"p","agents":[],"deliver":{%s}}`,
 	"check":      `{"name":"p","agents":[],"deliver":{"checks":[{%s}]}}`,
+	"worktree":   `{"name":"p","agents":[],"files":{%s}}`,
+	"command":    `{"name":"p","agents":[],"files":{"setup":[{%s}]}}`,
 	"agent":      `{"name":"p","agents":[{%s}]}`,
 	"rule":       `{"name":"p","agents":[{"routing_rules":[{%s}]}]}`,
 	"model":      `{"name":"p","agents":[{"model":{%s}}]}`,

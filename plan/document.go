@@ -49,8 +49,8 @@ type Document struct {
 	Intent  Intent               `doc:"intent"`
 	Bounds  Bounds               `doc:"bounds"`
 	Root    *Node
-	Outputs json.RawMessage   `doc:"outputs,object"`                   // with references; nil: none
-	Files   string            `doc:"files,in=|worktree|checkout|none"` // where it works; "": not said
+	Outputs json.RawMessage   `doc:"outputs,object"` // with references; nil: none
+	Files   document.Files    `doc:"files"`          // where it works, and what is made ready there
 	Deliver *document.Deliver `doc:"deliver"`
 
 	file      string

@@ -63,8 +63,8 @@ func TestTheDocumentHoldsEveryField(t *testing.T) {
 	}}, d.Deliver, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("deliver (-want +got):\n%s", diff)
 	}
-	if string(d.Outputs) != `{"o":"${call.output}"}` || d.Files != "worktree" || d.Version != 1 {
-		t.Errorf("outputs %s, files %s, version %d", d.Outputs, d.Files, d.Version)
+	if string(d.Outputs) != `{"o":"${call.output}"}` || d.Files.Mode != "worktree" || d.Version != 1 {
+		t.Errorf("outputs %s, files %s, version %d", d.Outputs, d.Files.Mode, d.Version)
 	}
 	want := []*Node{
 		{Kind: ToolCall, ID: "call", Path: "root/call", Tool: "mcp://t/read@1.0.0", Args: json.RawMessage(`{"list":["${input.x}",2]}`), Parse: "json", Timeout: 4 * time.Second, Continue: true,

@@ -103,7 +103,7 @@ func (d *Document) decode(v *document.Value, ps *document.Problems) {
 	} else {
 		d.Root = emptyRoot()
 	}
-	document.CheckFiles(f, d.Files, d.Deliver)
+	document.CheckFiles(f, d.Files.Mode, d.Deliver)
 	if v := f.Get("workspace"); v != nil && !(d.frozen && v.Text == document.FilesNone) { // as it was called when these could say only that
 		ps.Add(document.CodeFieldUnknown, d.place("workspace"), "workspace", "where a program works is said by files")
 	}

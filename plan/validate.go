@@ -385,7 +385,7 @@ func (v *validator) features() {
 		wanted bool
 		field  string
 	}{
-		{"files", d.Files != "" && d.Files != document.FilesNone, "files"},
+		{"files", d.Files.Wanted(), "files"},
 		{"deliver", d.Deliver != nil, "deliver"},
 		{"anchor", d.Intent.Anchor, "intent"},
 	} {

@@ -84,13 +84,13 @@ func (c ShellCommand) words() []string {
 	return append([]string{c.Name}, c.Args...)
 }
 
-// allows reports whether a text does nothing but run the command: a rule that allows must
-// be sure of it.
-func (c Command) allows(s *Shell) bool {
+// allows reports whether a text does nothing but run the command, and redirects nothing to a
+// file that is not writable: a rule that allows must be sure of it.
+func (c Command) allows(s *Shell, writable func(path string) bool) bool {
 	return s.Parsed && !s.Ambiguous && !s.Background && !s.Compound && s.Substitutions+s.Assignments+s.Functions == 0 && len(s.Commands) > 0 &&
 		!slices.ContainsFunc(s.Commands, func(cmd ShellCommand) bool { return !cmd.Literal || !c.Is(cmd.words()) }) &&
 		!slices.ContainsFunc(s.Redirects, func(r ShellRedirect) bool {
-			return r.Path != "" && !(r.Literal && r.Path == "/dev/null") || r.Path == "" && !r.Literal
+			return !r.Literal || r.Path != "" && r.Path != "/dev/null" && (writable == nil || !writable(r.Path))
 		})
 }
 

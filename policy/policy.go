@@ -196,6 +196,9 @@ type Call struct {
 	Facts             json.RawMessage // what guards found, as Findings.Seen gives it; nil: {}
 	Turn              Turn
 	Run               Run
+	// Writable reports whether a command may write a file, as it names it; nil: none. It must
+	// answer the same throughout one call.
+	Writable func(path string) bool
 }
 
 // Turn is how far the turn of the agent that makes a call has come. Outside of a
@@ -344,7 +347,7 @@ func (v *view) runs(cmd *Command, do Action, c *Call) bool {
 	case v.shell == nil:
 		return false
 	case do == Allow:
-		return cmd.allows(v.shell)
+		return cmd.allows(v.shell, c.Writable)
 	}
 	return cmd.concerns(v.shell)
 }

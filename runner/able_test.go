@@ -107,6 +107,13 @@ func TestAServerLeavesWhatItCannotDoAsItWasMade(t *testing.T) {
 			if _, err := b.Resume(cli(), tipstaff.ResumeRequest{Run: s.Run}); err != nil { // it stays in the queue
 				t.Error(err)
 			}
+			found, err := b.Unable(cli())
+			if err != nil || len(found) != 1 || found[0].Code != "run_left" || found[0].Where != "run "+s.Run.String() || !strings.Contains(found[0].Message, c.why) {
+				t.Errorf("doctor finds %+v, %v there", found, err)
+			}
+			if found, err = a.Unable(cli()); err != nil || len(found) > 0 {
+				t.Errorf("doctor finds %+v, %v where the run can be driven", found, err)
+			}
 			config := b.Config
 			if c.keys { // which the database knows beside those of the others
 				config.Trusted = func() ([]journal.PublicKey, error) {

@@ -103,6 +103,13 @@ func TestForkWithHigherBounds(t *testing.T) {
 		t.Fatalf("%+v, %v, effects %q", d, err, b.read("effects"))
 	}
 	b.verified(third.Run)
+	b.write("tipstaff.yaml", manifest+"bounds: {tool_calls: 5}\n") // which permits more by now
+	more, err := b.Fork(cli(), forking{Run: run, Raise: map[string]int64{"max_tool_calls": 5}})
+	b.check(err)
+	_, err = b.Fork(cli(), forking{Run: run, Raise: map[string]int64{"max_tool_calls": 6}})
+	wantCode(t, err, tipstaff.InvalidArgument)
+	b.write("tipstaff.yaml", manifest+"bounds: {tool_calls: 3}\n") // and did when it was forked
+	b.verified(more.ID)
 	fork, err := b.Fork(cli(), forking{Run: run, Raise: map[string]int64{"max_tool_calls": 2}})
 	b.check(err)
 	b.verified(fork.ID)

@@ -165,7 +165,7 @@ func (r *Runner) revise(ctx context.Context, p *planProgram, c tipstaff.CorrectR
 	if err != nil {
 		return correctionBody{}, err
 	}
-	if !reflect.DeepEqual(made.text.deliver(), p.text.deliver()) || modeOf(made.files) != modeOf(p.draft.Files) {
+	if !reflect.DeepEqual(made.text.deliver(), p.text.deliver()) || !reflect.DeepEqual(made.text.files().Prepare, p.text.files().Prepare) || modeOf(made.files) != modeOf(p.draft.Files) {
 		return correctionBody{}, tipstaff.Errorf(tipstaff.CorrectionInvalid, "a correction cannot change where a program works, nor what it delivers").
 			WithHint("nothing was changed: the run goes on as it was")
 	}

@@ -46,7 +46,7 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 	if err != nil {
 		return none, err
 	}
-	offered := false
+	var known aboutGate
 	if found {
 		if of := gateOf(asked).Kind; req.Kind != "" && of != req.Kind {
 			return none, tipstaff.Errorf(tipstaff.WrongGateKind, "gate %s is of kind %s, not %s", req.Gate, of, req.Kind).WithHint("decide it as one of its kind, or of any")
@@ -58,8 +58,13 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 		if req.Answer, err = fullAnswer(gateOf(asked), req); err != nil {
 			return none, err
 		}
-		if offered, err = r.checkResult(ctx, run, asked, req); err != nil {
+		if known.offered, err = r.checkResult(ctx, run, asked, req); err != nil {
 			return none, err
+		}
+		if asked.Decided == 0 {
+			g := gateOf(asked)
+			r.lookAgain(ctx, run, &g, nil)
+			known.now = g.Now
 		}
 	}
 	if err := r.checkExtension(ctx, run, req); err != nil {
@@ -86,10 +91,10 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 			refusal = tipstaff.Errorf(tipstaff.GateExpired, "gate %s expired at %s and was denied", row.Key, g.ExpiresAt.Format(time.RFC3339))
 			return []flow.Draft{flow.Closing(row.ID, row.Key, g.Digest, g.Deny, "expiry")}, nil
 		}
-		return r.resolve(ctx, tx.Row(), row, req, offered)
+		return r.resolve(ctx, tx.Row(), row, req, known)
 	}
 	if found && asked.Decided == 0 && asked.Kind == string(tipstaff.Delivery) && req.Action == tipstaff.DeliverFix {
-		err = r.followUp(ctx, run, asked, req, decide)
+		err = r.followUp(ctx, run, asked, req, known, decide)
 	} else {
 		err = r.Store.Write(ctx, run, decide)
 	}
@@ -206,10 +211,16 @@ func again(row flow.GateRow, req tipstaff.DecideRequest) error {
 	return nil
 }
 
-// resolve makes the records of a decision. offered: the gate has a result of its own,
-// which use_result takes without an answer.
-func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, req tipstaff.DecideRequest, offered bool) ([]flow.Draft, error) {
+// aboutGate is what is known of a gate beside its record when somebody decides.
+type aboutGate struct {
+	offered bool                  // it has a result of its own, which use_result takes without an answer
+	now     *tipstaff.DeliveryNow // what stands in the way; nil: what the record says
+}
+
+// resolve makes the records of a decision.
+func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, req tipstaff.DecideRequest, known aboutGate) ([]flow.Draft, error) {
 	g := gateOf(row)
+	g.Now = known.now
 	if !slices.Contains(g.Actions, req.Action) {
 		return nil, tipstaff.Errorf(tipstaff.ActionNotOffered, "gate %s does not offer %q", g.Key, req.Action).
 			WithHint("it offers: %s", strings.Join(g.Actions, ", "))
@@ -220,7 +231,7 @@ func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, re
 	if req.SubjectDigest != "" && req.SubjectDigest != g.Digest {
 		return nil, tipstaff.Errorf(tipstaff.SubjectChanged, "gate %s asks about %s, not about %s", g.Key, g.Digest, req.SubjectDigest)
 	}
-	if err := fits(g, req, offered); err != nil {
+	if err := fits(g, req, known.offered); err != nil {
 		return nil, err
 	}
 	req.Via = via(req.Via)
@@ -255,6 +266,10 @@ func fits(g tipstaff.Gate, req tipstaff.DecideRequest, offered bool) error {
 				return tipstaff.Errorf(tipstaff.InvalidArgument, "a bound can only be extended by more than 0")
 			}
 		}
+	}
+	if files := tipstaff.AsksAgain(g, req.Action); len(files) > 0 && !tipstaff.AcceptsObeyed(req.Answer) {
+		return tipstaff.Errorf(tipstaff.ObeyedFilesChanged, "%s would change what runs and programs obey here (%s): %s", req.Action, tipstaff.ObeyedFilesChanged, strings.Join(files, ", ")).
+			WithHint("look at these files first; the answer {\"obeyed\": true} applies them, too").WithCommand("look at these files with `tipstaff show %s --diff`; then add --answer '%s'", req.Run, tipstaff.AcceptObeyed())
 	}
 	return feedbackFits(g, req)
 }

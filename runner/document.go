@@ -23,7 +23,7 @@ type document interface {
 	intent() plan.Intent
 	skill() string
 	turn() *plan.Turn          // nil: it is no turn
-	files() string             // where it works; "": it does not say
+	files() docs.Files         // where it works, and what is made ready there
 	deliver() *docs.Deliver    // what it hands over; nil: nothing
 	plans() []*plan.Document   // that are walked: itself, or those of its stages
 	stages() []*pipeline.Agent // nil: it has none
@@ -65,7 +65,7 @@ func (t planText) described() tipstaff.Program {
 func (t planText) intent() plan.Intent                       { return t.Intent }
 func (t planText) skill() string                             { return t.Skill }
 func (t planText) turn() *plan.Turn                          { return t.Turn }
-func (t planText) files() string                             { return t.Files }
+func (t planText) files() docs.Files                         { return t.Files }
 func (t planText) deliver() *docs.Deliver                    { return t.Deliver }
 func (t planText) plans() []*plan.Document                   { return []*plan.Document{t.Document} }
 func (t planText) stages() []*pipeline.Agent                 { return nil }
@@ -164,9 +164,9 @@ func (t pipelineText) intent() plan.Intent { return plan.Intent{} }
 func (t pipelineText) skill() string       { return "" }
 func (t pipelineText) turn() *plan.Turn    { return nil }
 
-func (t pipelineText) files() string {
+func (t pipelineText) files() docs.Files {
 	if t.Pipeline == nil {
-		return ""
+		return docs.Files{}
 	}
 	return t.Files
 }

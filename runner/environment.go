@@ -43,6 +43,9 @@ type Environment struct {
 	r       *Runner
 	who     person
 	program program
+
+	protection *workspace.Protection // of the manifest as it stands
+
 	manager *tool.Manager
 	acts    map[string]flow.Activity
 }
@@ -65,6 +68,8 @@ func (d *drive) environ(p program) (*Environment, error) {
 	if err := r.trusts(manifest, lock); err != nil && !d.who.ending && !r.cancelAsked(d.run) {
 		return nil, err
 	}
+	manifest = manifest.Linking(c.text.files().Prepare.Link)
+	protection := r.protection(manifest)
 	manifest = r.narrowed(manifest, c).ForRun(c.gate.Manifest)
 	markers := r.Markers(d.run, d.a.launch)
 	manager := tool.NewManager(manifest, r.Servers(manifest, r.Workspace, markers))
@@ -73,7 +78,7 @@ func (d *drive) environ(p program) (*Environment, error) {
 	manager.Conceal(c.gate.Manifest.Secrets(os.Environ())) // of workers as they were configured
 	manager.Conceal(manifest.Secrets(os.Environ()))
 	env := &Environment{Run: d.run, User: c.draft.User, Manifest: manifest, Frozen: c.gate.Manifest, Markers: markers, Redact: manager.Redact,
-		r: r, who: d.who, program: p, manager: manager, acts: pipeline.Activities()}
+		r: r, who: d.who, program: p, protection: protection, manager: manager, acts: pipeline.Activities()}
 	if c.draft.ForkOf != nil {
 		env.Base = c.draft.ForkOf.Run
 	}
@@ -92,6 +97,20 @@ func (e *Environment) Policy() (*policy.Policy, error) {
 		return nil, err
 	}
 	return m.Rules(), nil
+}
+
+// ProtectedIn says what a worker in a directory does not change: the workspace, or a worktree
+// in its place.
+func (e *Environment) ProtectedIn(dir string) func(path string) (why string, protected bool) {
+	if e.InWorktree() {
+		return e.protection.Copy(dir).Protected
+	}
+	return e.protection.Protected
+}
+
+// protection is what no run of the workspace writes.
+func (r *Runner) protection(m *workspace.Manifest) *workspace.Protection {
+	return workspace.Protect(m, workspace.Around{Dir: r.Workspace, State: r.State, Named: absolutePaths(r.Skills, r.Config.Policy)})
 }
 
 // redactor takes the credentials of the manifest as it is now out of what is recorded

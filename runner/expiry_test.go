@@ -60,8 +60,10 @@ func TestAGateThatExpiresIsActedOn(t *testing.T) {
 	if got := output(b.state(run), "late"); got == nil {
 		t.Errorf("it did not go where a denial leads: %v", b.kinds(run))
 	}
-	if took := b.of(run, tipstaff.KindPolicyGateResolve)[0].At.Sub(b.of(run, tipstaff.KindPolicyGate)[0].At); took < time.Second || took > 20*time.Second {
-		t.Errorf("the gate was open for %v", took)
+	opened, closed := b.of(run, tipstaff.KindPolicyGate)[0], b.of(run, tipstaff.KindPolicyGateResolve)[0].At
+	due := tipstaff.BodyOf[tipstaff.GateOpened](&opened).ExpiresAt.Time // a second after the question, which is recorded a little later
+	if closed.Before(due) || closed.Sub(due) > 20*time.Second || opened.At.Sub(due.Add(-time.Second)).Abs() > 20*time.Second {
+		t.Errorf("the gate of %v, due at %v, was closed at %v", opened.At, due, closed)
 	}
 	_, err := b.decide(run, driven.Gates[0], "answer", func(d *tipstaff.DecideRequest) { d.Answer = []byte(`"yes"`) })
 	if tipstaff.CodeOf(err) != tipstaff.GateExpired {

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/delivery"
@@ -21,9 +20,11 @@ import (
 	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/store/files"
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // A program whose agents change files does so in a worktree of its own, or in the user's
@@ -32,7 +33,7 @@ import (
 
 // prepareFiles settles where the agents of a program work.
 func (r *Runner) prepareFiles(ctx context.Context, p *prepared, noFiles bool) error {
-	mode, deliver := p.text.files(), p.text.deliver()
+	mode, deliver := p.text.files().Mode, p.text.deliver()
 	if mode == "" && (deliver != nil || p.writes) {
 		mode = docs.FilesWorktree
 	}
@@ -51,6 +52,9 @@ func (r *Runner) prepareFiles(ctx context.Context, p *prepared, noFiles bool) er
 	if err != nil {
 		return err
 	}
+	if err := p.mayGive(ctx, noFiles); err != nil {
+		return err
+	}
 	base := "HEAD"
 	if deliver != nil {
 		base = deliver.Base
@@ -66,42 +70,89 @@ func (r *Runner) prepareFiles(ctx context.Context, p *prepared, noFiles bool) er
 	p.files = &tipstaff.RunFiles{Mode: mode, Place: &place, Base: commit}
 	if changed, err := repo.Dirty(ctx); err == nil && len(changed) > 0 {
 		p.warnings = append(p.warnings, tipstaff.Problem{Code: "checkout_dirty", Message: fmt.Sprintf(
-			"the checkout has changes that are not committed (%s): the worktree begins without them", few(changed))})
+			"the checkout has changes that are not committed (%s): the worktree begins without them", some(changed))})
 	}
 	return p.checkChecks()
-}
-
-// few names the first of some files.
-func few(names []string) string {
-	if len(names) > 3 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
-	}
-	return strings.Join(names, ", ")
 }
 
 // checkURI is the tool that a check is, as far as its gate is concerned.
 const checkURI = "mcp://" + builtin.Name + "/exec@" + builtin.Version
 
-// checkChecks refuses a check that could never run, before there is a run.
-func (p *prepared) checkChecks() error {
-	deliver := p.text.deliver()
-	if deliver == nil {
+// mayGive refuses to give a worktree ignored files of the checkout, which often are secrets,
+// because somebody says so who may not decide. The manifest may.
+func (p *prepared) mayGive(ctx context.Context, noFiles bool) error {
+	given := p.text.files().Prepare
+	if len(given.Copy)+len(given.Link) == 0 {
 		return nil
 	}
+	asks, err := p.handed.asks(ctx)
+	if err != nil || !noFiles && askEffects(asks) == nil {
+		return err
+	}
+	own := preparation(p.manifest, docs.Files{})
+	for _, list := range []struct {
+		name        string
+		asked, open []string
+	}{{"copy", given.Copy, own.Copy}, {"link", given.Link, own.Link}} {
+		for _, pattern := range list.asked {
+			if !slices.Contains(list.open, pattern) {
+				return tipstaff.Errorf(tipstaff.Refused, "a program that was sent cannot have ignored files of the checkout: files.%s names %s", list.name, tipstaff.Quote(pattern, 100)).
+					WithHint("name it in worktree.%s of tipstaff.yaml", list.name)
+			}
+		}
+	}
+	return nil
+}
+
+// preparation is what a worktree is given: what the manifest says, and what the program adds.
+func preparation(m *workspace.Manifest, f docs.Files) (p docs.Preparation) {
+	if m != nil && m.Worktree != nil {
+		p = *m.Worktree
+	}
+	return p.With(f.Prepare)
+}
+
+// commands are those that the run starts by itself, each with where it stands: checks, and
+// those that make the worktree ready.
+func (p *prepared) commands() (all []placedCheck) {
+	given := preparation(p.manifest, p.text.files())
+	for _, phase := range []struct {
+		name     string
+		commands []docs.Command
+	}{{"setup", given.Setup}, {"teardown", given.Teardown}} {
+		for i, c := range phase.commands {
+			all = append(all, placedCheck{fmt.Sprintf("%s[%d]", phase.name, i), phase.name, docs.DeliverCheck{Name: strings.Join(c.Run, " "), Run: c.Run}})
+		}
+	}
+	if d := p.text.deliver(); d != nil {
+		for i, c := range d.Checks {
+			all = append(all, placedCheck{fmt.Sprintf("deliver.checks[%d]", i), "check", c})
+		}
+	}
+	return all
+}
+
+type placedCheck struct {
+	at, what string
+	docs.DeliverCheck
+}
+
+// checkChecks refuses a check, or a set-up, that could never run, before there is a run.
+func (p *prepared) checkChecks() error {
 	gate := checkGate(tool.NewGate(nil, p.manifest, p.tools))
 	var problems []tipstaff.Problem
-	for i, c := range deliver.Checks {
-		v := gate.Ask(checkRequest(c, ""))
+	for _, c := range p.commands() {
+		v := gate.Ask(checkRequest(c.DeliverCheck, ""))
 		err := v.Err
 		if server, _ := p.manifest.Server(builtin.Name); err == nil && !slices.Contains(server.Programs, c.Run[0]) {
 			err = &flow.Error{Code: "undeclared_program", Message: fmt.Sprintf("%q is not among the programs that the manifest lists for %s", c.Run[0], builtin.Name)}
 		}
 		if err != nil {
-			problems = append(problems, tipstaff.Problem{Code: err.Code, Path: fmt.Sprintf("deliver.checks[%d]", i), Message: fmt.Sprintf("check %s may not be run: %s", c.Name, err.Message)})
+			problems = append(problems, tipstaff.Problem{Code: err.Code, Path: c.at, Message: fmt.Sprintf("%s %s may not be run: %s", c.what, c.Name, err.Message)})
 		}
 	}
 	if len(problems) > 0 {
-		return &tipstaff.Error{Code: tipstaff.Refused, Message: "the program has checks that may not be run", Problems: problems}
+		return &tipstaff.Error{Code: tipstaff.Refused, Message: "the program has commands that may not be run", Problems: problems}
 	}
 	return nil
 }
@@ -149,6 +200,10 @@ func flowOf(p program) flow.Func {
 		if errors.As(err, &halted) {
 			return nil, &declined{halted.Decision, halted}
 		}
+		var unready *flow.Error
+		if errors.As(err, &unready) && unready.Code == delivery.CodeSetup {
+			return nil, &plan.Failure{Reason: plan.Reason(unready), Code: unready.Code, Message: unready.Message}
+		}
 		if err != nil || c.text.deliver() == nil {
 			return value, err
 		}
@@ -168,7 +223,10 @@ func (c *common) wrapped(p program) bool {
 // delivery is what the wrapper of the program is told.
 func (c *common) delivery() delivery.Spec {
 	s := delivery.Spec{Run: c.run, Title: cmp.Or(c.draft.Title, c.text.described().Name), Program: c.draft.ProgramDigest, Place: *c.draft.Files.Place,
-		Base: c.draft.Files.Base, Deliver: c.text.deliver(), May: c.mayCheck, Line: c.line, Asked: c.asked}
+		Base: c.draft.Files.Base, Deliver: c.text.deliver(), May: c.mayCheck, Line: c.line, Asked: c.asked, Earlier: c.draft.Rules < rulesDelivered}
+	if !s.Earlier {
+		s.Prepare = preparation(c.gate.Manifest, c.text.files())
+	}
 	if f := c.draft.Followup; f != nil {
 		s.Parent = &delivery.Parent{Run: f.ParentRunID, Gate: f.Fixpoint()}
 	}
@@ -251,6 +309,12 @@ func (f *workFiles) enter(w delivery.Worktree) {
 	f.worktree = w
 }
 
+func (f *workFiles) at() delivery.Worktree {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.worktree
+}
+
 func (f *workFiles) notice(path string, more []tipstaff.Notice) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -282,9 +346,7 @@ func (e *Environment) Directory(writes bool) (string, error) {
 	f := c.draft.Files
 	switch {
 	case f != nil && f.Mode == docs.FilesWorktree:
-		c.files.mu.Lock()
-		w := c.files.worktree
-		c.files.mu.Unlock()
+		w := c.files.at()
 		if !w.Present() {
 			return "", tipstaff.Errorf(tipstaff.WorkerDirectory, "the worktree %s is gone", w.Path)
 		}
@@ -293,6 +355,11 @@ func (e *Environment) Directory(writes bool) (string, error) {
 		return e.r.Workspace, nil
 	}
 	return "", tipstaff.Errorf(tipstaff.WorkerDirectory, "the program has no place where files may be changed").WithHint("say files: worktree in the program")
+}
+
+// Environ is what programs of the run are told beside its markers: the ports of its worktree.
+func (e *Environment) Environ() []string {
+	return append(slices.Clone(e.Markers), e.program.shared().files.at().Environ()...)
 }
 
 // Watch looks at the user's repository before an agent works beside it. What it returns
@@ -307,6 +374,11 @@ func (e *Environment) Watch(ctx context.Context, path string) (func(note func(fl
 	if err != nil {
 		return none, err
 	}
+	w := c.files.at()
+	repo = repo.With(w)
+	if err := repo.Restore(ctx, w); err != nil {
+		return none, err
+	}
 	before, err := repo.Fingerprint(ctx)
 	if err != nil {
 		return none, err
@@ -315,28 +387,39 @@ func (e *Environment) Watch(ctx context.Context, path string) (func(note func(fl
 		// An agent may leave a repository at which nobody can look. That is told: of the
 		// agent it is known how it ended.
 		ctx := context.WithoutCancel(ctx)
+		w := c.files.at()
+		var notices []tipstaff.Notice
+		if err := repo.Restore(ctx, w); err != nil { // first: it makes way for whoever looks
+			notices = append(notices, cannotLook(err))
+		}
 		after, err := repo.Fingerprint(ctx)
 		if err != nil {
-			return []tipstaff.Notice{cannotLook(err)}, nil
+			return append(notices, cannotLook(err)), nil
 		}
-		notices := delivery.Compare(before, after)
-		c.files.mu.Lock()
-		w := c.files.worktree
-		c.files.mu.Unlock()
-		recorded, keep, err := delivery.Recorded(ctx, repo, w, stageOf(path), e.r.Store.PutBlob)
+		notices = append(notices, delivery.Compare(before, after)...)
+		limit := cmp.Or(e.r.Git.Limit, delivery.DefaultLimit)
+		comparing, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("what is linked could not be compared within %s", limit))
+		defer cancel()
+		linked, err := e.r.Git.LinkedChanged(comparing, w)
+		if notices = append(notices, linked...); err != nil {
+			notices = append(notices, cannotLook(err))
+		}
+		recorded, keep, err := delivery.Recorded(ctx, repo, w, stageOf(path), e.r.Store.PutBlob, e.Redact)
 		if errors.Is(err, delivery.ErrWorktreeMissing) {
 			return append(notices, tipstaff.Notice{Code: tipstaff.BlockWorktree, Message: "the worktree is gone"}), nil
 		}
 		if err != nil {
 			return append(notices, cannotLook(err)), nil
 		}
+		notices = append(notices, repo.Meddling()...)
+		recorded.Notices = notices
 		note(flow.Event{Kind: string(tipstaff.KindDiffRecorded), Body: recorded})
 		return notices, keep
 	}, nil
 }
 
 func cannotLook(err error) tipstaff.Notice {
-	return tipstaff.Notice{Code: delivery.RepositoryChanged, Message: "the repository or the worktree cannot be looked at any more: " + err.Error()}
+	return tipstaff.Notice{Code: delivery.CannotLook, Message: "the repository or the worktree cannot be looked at any more: " + err.Error()}
 }
 
 // deliveryActs are the activities of the wrapper.
@@ -345,25 +428,52 @@ func (e *Environment) deliveryActs() map[string]flow.Activity {
 	if c.draft.Files == nil || e.r.Git == nil {
 		return nil
 	}
-	return delivery.Activities(delivery.Env{Git: e.r.Git, Worktrees: e.r.Worktrees, Put: e.r.Store.PutBlob, Check: e.check})
+	return delivery.Activities(delivery.Env{Git: e.r.Git, Worktrees: e.r.Worktrees, Put: e.r.Store.PutBlob, Lock: files.Lock, Check: e.check,
+		Redact: e.Redact, Protection: applying(e.protection)})
 }
 
-// check runs the command of a check, in the environment that programs of builtin have.
-func (e *Environment) check(ctx context.Context, _ flow.Attempt, argv []string, dir string, timeout time.Duration) (exit int, output []byte, err error) {
-	path, err := builtin.LookProgram(e.r.Workspace, argv[0])
+// applying is what a protection means for changes that a person has looked at. What
+// servers.builtin.writable opens by name is named, too.
+func applying(p *workspace.Protection) delivery.Protection {
+	reviewed := sync.OnceValue(p.Reviewed)
+	return func(path string) (delivery.Protected, bool) {
+		f, opened, found := reviewed().Change(path)
+		of := delivery.Protected{Reason: f.Why, Kind: tipstaff.ObeyedDecides, Apply: tipstaff.ApplyAsks}
+		if f.Rule == workspace.RuleSetting {
+			of.Kind = tipstaff.ObeyedElsewhere
+		}
+		switch {
+		case f.Rule == workspace.RuleOwn:
+			of.Apply = tipstaff.ApplyNever
+		case opened:
+			of.Apply = ""
+		}
+		return of, found
+	}
+}
+
+// check runs the command of a check, or of a set-up.
+func (e *Environment) check(ctx context.Context, _ flow.Attempt, c delivery.Command) (exit int, output []byte, err error) {
+	return e.r.program(ctx, c, e.Markers)
+}
+
+// program runs a program in the environment that those of builtin have. A path names one of
+// the files among which it works, not that of the checkout.
+func (r *Runner) program(ctx context.Context, c delivery.Command, markers []string) (exit int, output []byte, err error) {
+	path, err := builtin.LookProgram(c.Dir, c.Argv[0])
 	if err != nil {
 		return 0, nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &flow.Error{Code: flow.CodeTimeout, Message: "it took longer than " + timeout.String()})
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, &flow.Error{Code: flow.CodeTimeout, Message: "it took longer than " + c.Timeout.String()})
 	defer cancel()
-	done, err := supervisor.Output(ctx, supervisor.Command{Path: path, Args: argv, Dir: dir, Env: append(builtin.Environment(os.Environ()), e.Markers...), NoInput: true}, nil, maxCheckOutput)
+	done, err := supervisor.OutputEnd(ctx, supervisor.Command{Path: path, Args: c.Argv, Dir: c.Dir, Env: slices.Concat(builtin.Environment(os.Environ()), markers, c.Env)}, maxCheckOutput)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
 	return done.Exit.Status(), append(done.Stdout, done.Stderr...), err
 }
 
-// maxCheckOutput is how much is kept of what a check prints.
+// maxCheckOutput is how much is kept of each output of a check: the end of it.
 const maxCheckOutput = 1 << 20
 
 // stageOf is the stage, with its visit, that a path lies in; of a plan the path itself.

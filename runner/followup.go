@@ -19,12 +19,12 @@ import (
 // record that made it.
 
 // followUp stores a decision to fix what was delivered, with the run that it makes.
-func (r *Runner) followUp(ctx context.Context, run string, asked flow.GateRow, req tipstaff.DecideRequest, decide func(flow.Tx) ([]flow.Draft, error)) error {
+func (r *Runner) followUp(ctx context.Context, run string, asked flow.GateRow, req tipstaff.DecideRequest, known aboutGate, decide func(flow.Tx) ([]flow.Draft, error)) error {
 	row, err := r.Store.Run(ctx, run)
 	if err != nil {
 		return err
 	}
-	if _, err := r.resolve(ctx, row, asked, req, false); err != nil {
+	if _, err := r.resolve(ctx, row, asked, req, known); err != nil {
 		return err // nothing is made for a decision that is refused
 	}
 	g := gateOf(asked)

@@ -148,7 +148,7 @@ func TestForgedRollbackIsFound(t *testing.T) {
 		"what was raised":          {tipstaff.KindIntentDraft, `"max_iterations":4`, `"max_iterations":5`},
 		"the turn":                 {tipstaff.KindIntentDraft, `"turn":2`, `"turn":1`},
 		"whose Envelope it is":     {tipstaff.KindIntentDraft, `"pipeline":{"envelope_id":"env_`, `"pipeline":{"envelope_id":"env_X`},
-		"the rules it is under":    {tipstaff.KindIntentDraft, `"rules":4`, `"rules":0`},
+		"the rules it is under":    {tipstaff.KindIntentDraft, `"rules":5`, `"rules":0`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.t = t

@@ -29,8 +29,19 @@ func (r *Runner) get(ctx context.Context, run tipstaff.ID) (tipstaff.Run, error)
 		return tipstaff.Run{}, explain(err, run)
 	}
 	got, err := r.status(ctx, row)
+	// Whoever drove it lives no more. Before it ended it may have gone on from what the row says.
+	for err == nil && got.Condition != tipstaff.Running && (row.Owner != nil || row.Launch != nil) {
+		was := row
+		if row, err = r.Store.Run(ctx, run.String()); err != nil || row.Head == was.Head && row.Epoch == was.Epoch && (row.Owner == nil) == (was.Owner == nil) {
+			break
+		}
+		got, err = r.status(ctx, row)
+	}
 	if err != nil {
 		return tipstaff.Run{}, explain(err, run)
+	}
+	for i := range got.OpenGates {
+		r.lookAgain(ctx, row.ID, &got.OpenGates[i], tipstaff.Subject)
 	}
 	r.documents(ctx, &got)
 	if got.Queued != nil && r.Pool != nil && !r.pooled() { // a server has looked at what waits
@@ -244,7 +255,10 @@ func (r *Runner) lastHeard(ctx context.Context, run, path string, until int64) (
 			heard = new(tipstaff.LastHeard)
 		case heard == nil:
 		case e.Kind == tipstaff.KindDiffRecorded:
-			heard.Changed = r.changedFiles(ctx, tipstaff.BodyOf[tipstaff.DiffRecorded](&e).List)
+			heard.Changed = nil
+			for _, c := range r.changedFiles(ctx, tipstaff.BodyOf[tipstaff.DiffRecorded](&e).List) {
+				heard.Changed = append(heard.Changed, c.Path)
+			}
 		default:
 			heard.Hear(&e)
 		}
@@ -252,19 +266,15 @@ func (r *Runner) lastHeard(ctx context.Context, run, path string, until int64) (
 	return heard, nil
 }
 
-// maxChanged is how many files a gate names that a worker in doubt has changed.
+// maxChanged is how many files a gate names that have changed.
 const maxChanged = 50
 
-// changedFiles are the names in a list of changes. What cannot be read is left out.
-func (r *Runner) changedFiles(ctx context.Context, list string) (names []string) {
-	var changes []tipstaff.FileChange
+// changedFiles are the first in a list of changes. What cannot be read is left out.
+func (r *Runner) changedFiles(ctx context.Context, list string) (changes []tipstaff.FileChange) {
 	if text, err := r.Store.Blob(ctx, list); err == nil {
 		_ = json.Unmarshal(text, &changes)
 	}
-	for _, c := range changes[:min(len(changes), maxChanged)] {
-		names = append(names, c.Path)
-	}
-	return names
+	return changes[:min(len(changes), maxChanged)]
 }
 
 // alive reports whether somebody drives a run. A server that watches the leases of others

@@ -332,6 +332,45 @@ func TestAStopWhileNobodyIsThereLeavesNothingInDoubt(t *testing.T) {
 	}
 }
 
+// What a host says late went wrong is cut as all errors are, and the whole of it is kept
+// with the run, which goes on with it.
+func TestALateErrorOfAHostIsCut(t *testing.T) {
+	b := newBed(t)
+	run, gate, call := b.lostCall("once")
+	whole := "the beginning " + strings.Repeat("x", 5<<20) + " the end"
+	for _, host := range []string{"h1", "h1", "h2"} { // what comes again is the same, and what another host brings is noted
+		if err := b.attach(host, tipstaff.HostedAgent{Name: "critic"}).Complete(cli(), tipstaff.HostResult{Call: call.ID, Error: &tipstaff.HostError{Code: "broken", Message: whole}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	given, late := b.of(run, tipstaff.KindEffectGiven), b.of(run, tipstaff.KindEffectLate)
+	if len(given) != 1 || len(late) != 1 {
+		t.Fatalf("the records are %v", b.kinds(run))
+	}
+	if noted := tipstaff.BodyOf[tipstaff.EffectLate](&late[0]).Error.Message; len(noted) > flow.MostMessage || strings.Contains(noted, "--artifact") {
+		t.Errorf("%d bytes are noted, which name what nothing keeps: %.200s", len(noted), noted)
+	}
+	said := tipstaff.BodyOf[flow.EffectGiven](&given[0])
+	if e := said.Error; e == nil || len(e.Message) > flow.MostMessage || !strings.HasPrefix(e.Message, "the beginning") || !strings.HasSuffix(e.Message, "the end") {
+		t.Fatalf("%d bytes are recorded: %.200s", len(given[0].Body), given[0].Body)
+	}
+	if kept, err := b.store.Blob(cli(), said.Error.Whole); err != nil || string(kept) != whole || !slices.Equal(said.Keep, []string{said.Error.Whole}) {
+		t.Errorf("kept are %d bytes as %q, %v, named are %v", len(kept), said.Error.Whole, err, said.Keep)
+	}
+	if _, err := b.decide(run, gate.ID.String(), "use_result"); err != nil {
+		t.Fatal(err)
+	}
+	if driven := b.resume(run); driven.State != tipstaff.Failed || driven.Code != "broken" || len(driven.Message) > flow.MostMessage+100 { // with where that was
+		t.Errorf("the run ended %.300v", driven)
+	}
+	for _, e := range b.events(run) {
+		if len(e.Body) > 3*flow.MostMessage {
+			t.Errorf("%s has %d bytes", e.Kind, len(e.Body))
+		}
+	}
+	b.verified(run)
+}
+
 func TestAFailureOfAnAgent(t *testing.T) {
 	for _, tc := range []struct{ code, want string }{{"not_today", "not_today"}, {"bound_exceeded", "agent_error"}, {"Two words", "agent_error"}, {"", "agent_error"}} {
 		b := newBed(t)

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/delivery"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -44,7 +45,42 @@ func (r *Runner) Gate(ctx context.Context, run tipstaff.ID, gate string) (tipsta
 		return tipstaff.Gate{}, explain(err, run)
 	}
 	g, err := r.shownGate(ctx, found, fold, tipstaff.WholeSubject)
+	if found.Decided == 0 {
+		r.lookAgain(ctx, row.ID, &g, tipstaff.WholeSubject)
+	}
 	return g, explain(err, run)
+}
+
+// lookAgain looks what stands in the way of an open delivery now: its gate says how that was
+// when it opened. Where nobody can look it stays as it was.
+func (r *Runner) lookAgain(ctx context.Context, run string, g *tipstaff.Gate, show func(tipstaff.Gate) tipstaff.Shown) {
+	subject, ok := tipstaff.DeliverySubjectOf(*g)
+	if !ok || r.Git == nil {
+		return
+	}
+	draft, err := readDraft(ctx, r.Store, run)
+	if err != nil || draft.Files == nil || draft.Files.Place == nil {
+		return
+	}
+	repo, err := delivery.At(ctx, r.Git, *draft.Files.Place)
+	if err != nil {
+		return
+	}
+	if m, err := r.manifest(); err == nil {
+		repo.Protection = applying(r.protection(m))
+	}
+	now, err := repo.Look(ctx, subject)
+	if err != nil {
+		return
+	}
+	if draft.Rules < rulesDelivered { // whose `apply` does not ask
+		now.Asks = nil
+	}
+	g.Now = &now
+	if g.Shown != nil {
+		shown := show(*g)
+		g.Shown = &shown
+	}
 }
 
 // shownGate is a stored gate with what is known of a call in doubt, and what people see of it.
@@ -59,6 +95,11 @@ func (r *Runner) shownGate(ctx context.Context, row flow.GateRow, fold *tipstaff
 		if g.Heard, err = r.lastHeard(ctx, row.Run, g.Path, g.OpenedSeq); err != nil {
 			return g, err
 		}
+	}
+	if c := fold.Changed; c != nil && g.AboutChanges() && row.Decided == 0 {
+		changed := *c
+		changed.First = r.changedFiles(ctx, c.List)
+		g.Changed = &changed
 	}
 	shown := show(g)
 	g.Shown = &shown

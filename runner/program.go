@@ -137,7 +137,11 @@ const (
 	// whatever the policy allows, and so do workers that may change something.
 	rulesAsk = 4
 
-	rulesNow = rulesAsk
+	// rulesDelivered: worktrees are made ready, checks run on what is delivered, and a delivery
+	// names first what is obeyed, suggests what can be done, and says why it asks again.
+	rulesDelivered = 5
+
+	rulesNow = rulesDelivered
 )
 
 // openProgram reads the frozen program of a run: the revision that is in force.
@@ -160,6 +164,10 @@ func openProgramAt(ctx context.Context, src source, run string, at int64) (progr
 
 // openSegment opens the program of a segment; nil is a run's first.
 func openSegment(ctx context.Context, src source, run string, draft draftBody, s *segment) (program, error) {
+	if draft.Rules > rulesNow { // to drive it under older ones would record what they do not allow
+		return nil, tipstaff.Errorf(tipstaff.FormatNewer, "run %s was made under rules %d of a newer version, and this one knows %d", run, draft.Rules, rulesNow).
+			WithHint("it takes a newer Tipstaff to drive this run, to end or to judge it")
+	}
 	if s == nil {
 		first := draft.first()
 		s = &first

@@ -298,17 +298,18 @@ func (h *host) late(ctx context.Context, r tipstaff.HostResult) error {
 	if r, err = h.pool.concealed(r); err != nil {
 		return explain(err, idOf(run))
 	}
-	given := givenBy(h.id, attempt, &r)
+	given, unkept := givenBy(h.id, attempt, &r), r.Error
 	if given.Error != nil {
 		given.Error = given.Error.Shortened(func(text []byte) (string, error) { return store.PutBlob(ctx, text) })
 		if given.Error.Whole != "" {
 			given.Keep = []string{given.Error.Whole}
 		}
+		unkept = &tipstaff.HostError{Code: r.Error.Code, Message: flow.CutText(r.Error.Message, ""), Retryable: r.Error.Retryable}
 		cut := *r.Error
 		cut.Message, r.Error = given.Error.Message, &cut
 	}
-	late := flow.Draft{Kind: string(tipstaff.KindEffectLate), Path: path, Note: true,
-		Body: flow.JSON(tipstaff.EffectLate{Call: r.Call, Host: h.id, Output: r.Output, Control: r.Control, Error: r.Error})}
+	late := flow.Draft{Kind: string(tipstaff.KindEffectLate), Path: path, Note: true, // of which nothing is kept beside it
+		Body: flow.JSON(tipstaff.EffectLate{Call: r.Call, Host: h.id, Output: r.Output, Control: r.Control, Error: unkept})}
 	switch {
 	case known.outcome != nil && known.outcome.is(&r), known.given != nil && bytes.Equal(flow.JSON(known.given), flow.JSON(given)):
 		return nil

@@ -172,6 +172,7 @@ func (r *Runner) TakeUp(ctx context.Context, kind string) (int, error) {
 		switch {
 		case err == nil:
 			taken++
+		case errors.Is(err, &tipstaff.Error{Code: tipstaff.FormatNewer}): // it waits for the newer program
 		case !errors.Is(err, &tipstaff.Error{Code: tipstaff.Busy}) && !errors.Is(err, &tipstaff.Error{Code: tipstaff.RunEnded}):
 			return taken, explain(err, idOf(row.ID))
 		}

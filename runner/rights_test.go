@@ -180,6 +180,13 @@ agents:
 	}
 	b.check(extend(`{"iterations": 1}`))
 	b.resume(run)
+	b.write("tipstaff.yaml", manifest+"bounds: {iterations: 4, tool_calls: 50}\n") // which permits more by now
+	if err := extend(`{"iterations": 2}`); tipstaff.CodeOf(err) != tipstaff.InvalidArgument {
+		t.Errorf("beyond the manifest of now: %v", err)
+	}
+	b.check(extend(`{"iterations": 1}`))
+	b.resume(run)
+	b.verified(run)
 }
 
 const (

@@ -185,15 +185,20 @@ func (c *Config) setDefaults() {
 // serversBeside starts servers as processes of the run. No run writes these files and
 // folders, besides what every workspace has.
 func serversBeside(state string, paths ...string) func(*workspace.Manifest, string, []string) map[string]tool.Server {
-	var protected []string
-	for _, p := range paths {
-		if path, err := filepath.Abs(p); p != "" && err == nil {
-			protected = append(protected, path)
-		}
-	}
+	protected := absolutePaths(paths...)
 	return func(m *workspace.Manifest, dir string, markers []string) map[string]tool.Server {
 		return tool.Servers(m, tool.Launch{Workspace: dir, Markers: markers, Environ: os.Environ(), Spawn: supervisor.Spawn, Protected: protected, State: state})
 	}
+}
+
+// absolutePaths are those of the paths that are given.
+func absolutePaths(paths ...string) (list []string) {
+	for _, p := range paths {
+		if path, err := filepath.Abs(p); p != "" && err == nil {
+			list = append(list, path)
+		}
+	}
+	return list
 }
 
 // principal is who acts, as signed records name them; "" is the local user with

@@ -335,6 +335,24 @@ func TestAnOwnerThatCancelsAndIsGoneHasCancelled(t *testing.T) {
 	}
 }
 
+// An owner that ends its run and is gone, after the row was read and before anybody looks whether
+// it lives, has not left the run to others.
+func TestAnOwnerThatEndsAndIsGoneHasLeftNothing(t *testing.T) {
+	b := newBed(t)
+	run := b.hanging("alice")
+	b.recorded(run, tipstaff.KindStageStarted)
+	once := sync.OnceFunc(func() {
+		_, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: run})
+		b.check(err)
+		b.recorded(run, tipstaff.KindIntentCancel)
+	})
+	other := runner.New(runner.Config{Store: b.store, Workspace: b.dir, Self: b.Self, Alive: func(flow.Owner, time.Time, time.Time) bool { once(); return false }})
+	got, err := other.Get(cli(), run)
+	if err != nil || got.State != tipstaff.Cancelled || got.Status != string(tipstaff.Cancelled) {
+		t.Errorf("%s, %s: %v", got.State, got.Status, err)
+	}
+}
+
 func TestCancelOfAWaitingRunSettlesIt(t *testing.T) {
 	b := newBed(t)
 	run, _ := b.run(gated)

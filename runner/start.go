@@ -146,6 +146,7 @@ type prepared struct {
 	resolver resolver
 	skills   *skillCatalog
 	warnings []tipstaff.Problem // of a turn
+	idle     []string           // entries of writable that open nothing
 }
 
 // newPrepared is what a workspace has for programs.
@@ -201,7 +202,7 @@ func (r *Runner) preparedUnder(m *workspace.Manifest) (*prepared, error) {
 		return nil, err
 	}
 	skills := newSkillCatalog(set)
-	return &prepared{manifest: m, lock: have.lock, tools: have.tools, skills: skills,
+	return &prepared{manifest: m, lock: have.lock, tools: have.tools, skills: skills, idle: r.protection(m).Idle(),
 		resolver: resolver{manifest: m, tools: have.tools, skills: skills, chain: chain{""}, performers: r.performers}}, nil
 }
 
@@ -219,6 +220,9 @@ func (p *prepared) validated() tipstaff.Validated {
 	v.Warnings = slices.Clone(p.warnings)
 	for _, a := range p.resolver.manifest.Rules().Advice() {
 		v.Warnings = append(v.Warnings, tipstaff.Problem{Code: "policy_compares_text", Message: a.Message})
+	}
+	for _, entry := range p.idle {
+		v.Warnings = append(v.Warnings, tipstaff.Problem{Code: CodeOpensNothing, Message: opensNothing(entry)})
 	}
 	text, ok := p.text.(pipelineText)
 	if !ok || text.Pipeline == nil {

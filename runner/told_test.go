@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -214,15 +215,16 @@ func TestAFloodOfWhatIsToldDoesNotHoldRecordsUp(t *testing.T) {
 			}
 		}
 	}()
-	cancelled := false
+	var cancelled sync.WaitGroup
+	var once sync.Once
 	all := b.followed(tipstaff.EventsRequest{Run: s.Run}, func(e tipstaff.Event) {
-		if e.Seq == 0 && !cancelled {
-			cancelled = true
-			go b.cancel(s)
+		if e.Seq == 0 {
+			once.Do(func() { cancelled.Go(func() { b.cancel(s) }) })
 		}
 	})
 	close(ended)
 	<-stopped
+	cancelled.Wait()
 	wantSeqs(t, all, 0)
 	if records := recorded(all); len(records) == 0 || !records[len(records)-1].Kind.Terminal() {
 		t.Errorf("the last of %d records does not end the run", len(records))

@@ -30,6 +30,8 @@ type catalog struct {
 	manifest *workspace.Manifest
 	lock     *tool.Lock
 	tools    *tool.Registry
+
+	protection *workspace.Protection
 }
 
 func (t toolbox) open() (*catalog, error) {
@@ -61,7 +63,7 @@ func (r *Runner) catalog(m *workspace.Manifest) (*catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &catalog{m, l, tool.NewLockedRegistry(m, l)}, nil
+	return &catalog{m, l, tool.NewLockedRegistry(m, l), r.protection(m)}, nil
 }
 
 func (t toolbox) List(context.Context) ([]tipstaff.ToolInfo, error) {
@@ -300,6 +302,10 @@ func (t toolbox) Compare(ctx context.Context, servers []string) (tipstaff.PinRep
 			continue
 		}
 		report.Changes = append(report.Changes, s.listing.Changes(d.manifest, d.lock)...)
+		if config, _ := d.manifest.Server(s.server); config.SharesFolder(t.Workspace) {
+			report.Findings = append(report.Findings, tipstaff.ToolFinding{Level: tipstaff.FindingNote, Code: "server_shares_folder", Server: s.server,
+				Message: fmt.Sprintf("server %q is started in the workspace itself, so that all code there counts as its own: no run writes it, and each change of it has to be accepted; keep the server in a folder of its own", s.server)})
+		}
 		next = next.With(s.server, s.listing.Locked())
 	}
 	if len(servers) == 0 {
@@ -416,8 +422,13 @@ func (d *catalog) check(s *surveyed, server tool.Server) {
 	}
 	if files := d.lock.Unheld(s.server, server); len(files) > 0 {
 		s.find(tipstaff.FindingWarning, "files_unlocked", "",
-			"%s holds no digest of %s, which the command of server %q names: a change of it would not be noticed; `tipstaff tools pin %s` locks it",
-			tool.LockName, strings.Join(files, ", "), s.server, s.server)
+			"%s holds no digest of %s, which server %q runs or may load: a change would not be noticed; `tipstaff tools pin %s` locks it",
+			tool.LockName, some(files), s.server, s.server)
+	}
+	if s.server == builtin.Name {
+		for _, entry := range d.protection.Idle() {
+			s.find(tipstaff.FindingWarning, CodeOpensNothing, "", "%s", opensNothing(entry))
+		}
 	}
 	if slices.Contains(tool.Unpinned(d.manifest), s.server) {
 		s.find(tipstaff.FindingWarning, "package_unpinned", "",
@@ -440,12 +451,29 @@ func (d *catalog) check(s *surveyed, server tool.Server) {
 	}
 }
 
+// CodeOpensNothing is the code of a warning: servers.builtin.writable names what it cannot open.
+const CodeOpensNothing = "writable_opens_nothing"
+
+func opensNothing(entry string) string {
+	return "servers.builtin.writable opens nothing by " + entry
+}
+
+// some are the first few of many.
+func some(names []string) string {
+	const most = 3
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
 // compare finds the tools whose definitions are not the ones that were accepted.
 func (d *catalog) compare(s *surveyed) {
 	moved := map[string][]tipstaff.PinChange{}
-	unlocked := d.lock.Servers[s.server].Files == nil // said already
+	held := d.lock.Servers[s.server]
+	unlocked := !held.Beside // said already
 	for _, c := range s.listing.Changes(d.manifest, d.lock) {
-		if c.Kind == tipstaff.PinChanged && !(unlocked && strings.HasPrefix(c.Member, tool.MemberFile)) {
+		if c.Kind == tipstaff.PinChanged && !(unlocked && (strings.HasPrefix(c.Member, tool.MemberFile) || c.Member == tool.MemberBeside)) {
 			moved[c.Tool] = append(moved[c.Tool], c)
 		}
 	}

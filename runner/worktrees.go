@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -24,11 +25,14 @@ func (r *Runner) TidyWorktrees(ctx context.Context) error {
 	}
 	entries, _ := os.ReadDir(r.Worktrees) // there need not be any
 	var used map[string]bool              // by the run that made it
+	seen := map[string]bool{}
 	for _, e := range entries {
-		id, err := tipstaff.ParseID(e.Name())
-		if err != nil || !e.IsDir() || r.Now().Sub(id.Time()) < keepWorktree {
+		name, _, _ := strings.Cut(e.Name(), ".") // what belongs to a worktree lies beside it, also of one that is gone
+		id, err := tipstaff.ParseID(name)
+		if err != nil || seen[name] || r.Now().Sub(id.Time()) < keepWorktree {
 			continue
 		}
+		seen[name] = true
 		ended, err := r.lineEnded(ctx, id)
 		if err != nil {
 			return explain(err, id)
@@ -110,5 +114,38 @@ func (r *Runner) removeWorktree(ctx context.Context, run string) {
 	if err != nil {
 		return // the repository is gone, or not to be read now
 	}
-	_ = repo.RemoveWorktree(ctx, delivery.Worktree{Path: filepath.Join(r.Worktrees, run), Branch: delivery.RunBranches + run, Base: draft.Files.Base})
+	w := delivery.Worktree{Path: filepath.Join(r.Worktrees, run), Branch: delivery.RunBranches + run, Base: draft.Files.Base}
+	if w.Present() {
+		r.tearDown(ctx, run, w, *draft.Files.Place)
+	}
+	_ = repo.RemoveWorktree(ctx, w)
+}
+
+// tearDown runs what was to run when a worktree goes, as it was recorded, and allowed, when
+// the worktree was made ready. The run has ended: there is no record to put the outcome in.
+func (r *Runner) tearDown(ctx context.Context, run string, w delivery.Worktree, place delivery.Place) {
+	var prepared tipstaff.WorktreePrepared
+	if err := eachEvent(ctx, r.Store, run, 0, func(e *tipstaff.Event) error {
+		if e.Kind != tipstaff.KindWorktreePrepared {
+			return nil
+		}
+		prepared = tipstaff.BodyOf[tipstaff.WorktreePrepared](e)
+		return errEnough
+	}); err != nil && !errors.Is(err, errEnough) {
+		return
+	}
+	if len(prepared.Teardown) == 0 {
+		return
+	}
+	w.Ports = prepared.Ports
+	launch := tipstaff.NewID(r.Now()).String()
+	markers := r.Markers(run, launch)
+	defer func() { _, _ = r.Sweep(context.WithoutCancel(ctx), map[string]string{launch: run}) }() // what is left then hangs in the kernel
+	for _, c := range prepared.Teardown {
+		limit, err := time.ParseDuration(c.Timeout)
+		if err != nil {
+			continue
+		}
+		_, _, _ = r.program(ctx, delivery.Command{Argv: c.Argv, Dir: filepath.Join(w.Path, filepath.FromSlash(place.Prefix)), Timeout: limit, Env: w.Environ()}, markers)
+	}
 }

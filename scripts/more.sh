@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # What make test leaves out because it needs a registry, a server, a second binary or a module of
 # its own, or compiles things anew: figures of the release, the types on a Mac, the memory on a
-# machine of 32 bits, the Python package, gRPC clients of others, MCP servers of others, the SDKs
-# of vendors, coding CLIs, the control plane with programs of others, the web page in a browser,
-# the stores and engines of more than one machine, CUE. With --changed only what the changed files
-# (scripts/changed.sh) concern; tests that make test runs concern nothing here.
+# machine of 32 bits, real projects with what they install, the Python package, gRPC clients of
+# others, MCP servers of others, the SDKs of vendors, coding CLIs, the newest git, the control plane
+# with programs of others, the web page in a browser, the stores and engines of more than one
+# machine, CUE. With --changed only what the changed files (scripts/changed.sh) concern; tests that
+# make test runs concern nothing here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GO=${GO:-go}
@@ -32,6 +33,9 @@ fi
 if concerned 'the memory on 32 bits' '^(cortex/.*|scripts/arch\.sh)$'; then
 	scripts/arch.sh
 fi
+if concerned 'real projects with set-ups' '^delivery/[^/]*\.go$|^runner/files\.go$'; then
+	make test-projects
+fi
 if concerned 'the Python package' '^python/|^pb/.*\.proto$|^rpc/|^scripts/python\.sh$'; then
 	make build
 	scripts/python.sh test --or-skip
@@ -49,6 +53,9 @@ fi
 if concerned 'coding CLIs' '^(worker|process|test/clis)/|^delivery/[^/]*\.go$|^cmd/tipstaff/(worker|performer)[a-z_]*\.go$|^scripts/clis\.sh$'; then
 	scripts/clis.sh --or-skip
 	if [ "$(cat .cache/clis/there)" ]; then make test-clis; fi
+fi
+if concerned 'the newest git' '^delivery/[^/]*\.go$|^process/git\.go$|^scripts/git\.sh$'; then
+	scripts/git.sh --or-skip env CGO_ENABLED=0 "$GO" test -trimpath -count=1 -timeout 20m -short ./delivery
 fi
 if concerned 'the control plane' '^(mcpserver|test/control)/|^web/[^/]*\.go$|^(control|submit)[a-z_]*\.go$|^scripts/control\.sh$'; then
 	scripts/control.sh --or-skip

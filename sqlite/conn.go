@@ -34,7 +34,8 @@ const (
 	readWrite = "rwc"
 	readOnly  = "ro"
 	// frozen reads the file alone, without its log and without locks. It is for a
-	// store that nobody can write, because its disk is full, and that has no log.
+	// store that cannot be written here, because its disk is full or its folder is not for
+	// writing, and that has no log: nobody has it open.
 	frozen = "frozen"
 )
 

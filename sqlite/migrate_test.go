@@ -147,13 +147,15 @@ func testMigrationWhileOpen(t *testing.T, meanwhile func(*bench)) {
 	if err := b.Fallen(ended); err != nil {
 		t.Errorf("before it writes it has noticed: %v", err)
 	}
+	fell := make(chan error, 1)
+	go func() { fell <- b.Fallen(t.Context()) }()
 	for range 2 {
 		err := storetest.AppendErr(b, lease, storetest.LeafEnd("root/b"))
 		if !errors.Is(err, flow.ErrReadOnly) || !errors.Is(err, store.ErrNewer) || !strings.Contains(err.Error(), fmt.Sprintf("to a newer format than %d by a newer Tipstaff while it was open", len(list)-1)) {
 			t.Errorf("the next write: %v", err)
 		}
 	}
-	if err := b.Fallen(ended); !errors.Is(err, store.ErrNewer) {
+	if err := <-fell; !errors.Is(err, store.ErrNewer) {
 		t.Errorf("whoever serves is told: %v", err)
 	}
 	before, err := b.Run(t.Context(), run)

@@ -204,7 +204,7 @@ func openReading(dir folder, opts Options, list schema, refusal error) (*Store, 
 	}
 	mode := readOnly
 	format, err := tryReading(dir, mode, list)
-	if faultOf(err) == full && noLog(dir) {
+	if fault := faultOf(err); (fault == full || fault == locked) && noLog(dir) {
 		mode = frozen
 		format, err = tryReading(dir, mode, list)
 	}
@@ -289,6 +289,9 @@ func (s *Store) Fallen(ctx context.Context) error { return s.db.writer.Fallen(ct
 
 // Stats are of what was committed.
 func (s *Store) Stats() store.WriterStats { return s.db.writer.Stats() }
+
+// Refusal is why nothing can be written; nil: something can.
+func (s *Store) Refusal() error { return s.db.refusal }
 
 // Secret is a key for a purpose other than signing; see [files.Secret].
 func (s *Store) Secret(purpose string) []byte { return files.Secret(s.db.keys, purpose) }

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"io"
@@ -27,6 +26,16 @@ type Finished struct {
 // How it exits is not an error: see Exit. When Output returns nothing of the program is
 // left.
 func Output(ctx context.Context, c Command, stdin []byte, limit int64) (Finished, error) {
+	return output(ctx, c, stdin, [2]bounded{{room: limit}, {room: limit}})
+}
+
+// OutputEnd is [Output] of a program without input, and keeps the last bytes of each of its
+// outputs: a program that fails says why at the end.
+func OutputEnd(ctx context.Context, c Command, limit int64) (Finished, error) {
+	return output(ctx, c, nil, [2]bounded{{room: limit, end: true}, {room: limit, end: true}})
+}
+
+func output(ctx context.Context, c Command, stdin []byte, outs [2]bounded) (Finished, error) {
 	if ctx.Err() != nil {
 		return Finished{}, context.Cause(ctx)
 	}
@@ -41,7 +50,6 @@ func Output(ctx context.Context, c Command, stdin []byte, limit int64) (Finished
 		_, _ = p.Stdin().Write(stdin) // a program need not read its input
 	}()
 	var reading sync.WaitGroup
-	outs := [2]bounded{{room: limit}, {room: limit}}
 	reading.Go(func() { _, _ = io.Copy(&outs[0], p.Stdout()) })
 	reading.Go(func() { _, _ = io.Copy(&outs[1], p.Stderr()) })
 	select {
@@ -52,7 +60,8 @@ func Output(ctx context.Context, c Command, stdin []byte, limit int64) (Finished
 	}
 	f := Finished{Duration: time.Since(began)}
 	reading.Wait()
-	f.Stdout, f.Stderr, f.Cut = outs[0].kept.Bytes(), outs[1].kept.Bytes(), outs[0].cut || outs[1].cut
+	f.Stdout, f.Stderr = outs[0].bytes(), outs[1].bytes()
+	f.Cut = outs[0].cut || outs[1].cut
 	if closed := p.Close(); closed != nil {
 		return f, cmp.Or(err, closed) // it hangs in the kernel: how it ends is not known
 	}
@@ -60,19 +69,34 @@ func Output(ctx context.Context, c Command, stdin []byte, limit int64) (Finished
 	return f, err
 }
 
-// bounded keeps the beginning of what is written to it.
+// bounded keeps the beginning of what is written to it, or its end.
 type bounded struct {
-	kept bytes.Buffer
+	kept []byte
 	room int64
+	end  bool
 	cut  bool
 }
 
 func (b *bounded) Write(data []byte) (int, error) {
 	n := len(data)
-	if int64(n) > b.room {
-		data, b.cut = data[:b.room], true
+	switch {
+	case b.end:
+		if b.kept = append(b.kept, data...); int64(len(b.kept)) > 2*b.room {
+			b.cut, b.kept = true, append(b.kept[:0], b.bytes()...)
+		}
+	case int64(len(b.kept)+n) > b.room:
+		data, b.cut = data[:b.room-int64(len(b.kept))], true
+		fallthrough
+	default:
+		b.kept = append(b.kept, data...)
 	}
-	b.kept.Write(data)
-	b.room -= int64(len(data))
 	return n, nil
+}
+
+func (b *bounded) bytes() []byte {
+	if over := int64(len(b.kept)) - b.room; over > 0 {
+		b.cut = true
+		return b.kept[over:]
+	}
+	return b.kept
 }

@@ -265,6 +265,18 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 }
 
+func TestOutputEndKeepsTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		script, want string
+		cut          bool
+	}{{"printf 1234", "1234", false}, {"printf 12345", "12345", false}, {"printf 12345678", "45678", true}, {"head -c 100000 /dev/zero; printf end", "\x00\x00end", true}} {
+		f, err := OutputEnd(context.Background(), script("{ "+c.script+"; }; { "+c.script+"; } >&2"), 5)
+		if err != nil || string(f.Stdout) != c.want || string(f.Stderr) != c.want || f.Cut != c.cut {
+			t.Errorf("%s: %q %q %v, %v", c.script, f.Stdout, f.Stderr, f.Cut, err)
+		}
+	}
+}
+
 // started is what reapSpawner says.
 type started struct {
 	Identity Identity

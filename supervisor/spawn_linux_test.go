@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,20 +69,19 @@ func openFiles(t *testing.T) int {
 // A program in a session of its own that ends when its input does is given the
 // time to.
 func TestCloseLetsAProgramEndByItself(t *testing.T) {
-	p, err := Spawn(Command{Path: "/bin/sh", Args: []string{"sh", "-c", "cat; sleep 0.2; echo bye"}})
+	last := filepath.Join(t.TempDir(), "last") // Close does not wait for who reads what it prints
+	p, err := Spawn(Command{Path: "/bin/sh", Args: []string{"sh", "-c", "cat; sleep 0.2; echo bye >$0", last}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := make(chan string, 1)
-	go func() { text, _ := io.ReadAll(p.Stdout()); out <- string(text) }()
 	if sid, err := unix.Getsid(p.cmd.Process.Pid); err != nil || sid != p.cmd.Process.Pid {
 		t.Errorf("its session is %d (%v)", sid, err)
 	}
 	if err := p.Close(); err != nil || p.State() != "exit status 0" {
 		t.Errorf("got %v, %s", err, p.State())
 	}
-	if text := <-out; text != "bye\n" {
-		t.Errorf("it said %q", text)
+	if text, err := os.ReadFile(last); string(text) != "bye\n" {
+		t.Errorf("it wrote %q (%v)", text, err)
 	}
 	if err := p.Close(); err != nil {
 		t.Errorf("closed again: %v", err)

@@ -21,7 +21,7 @@ type Listing struct {
 	Server  string
 	Version string
 	Package string            // digest of what was started; "": none was asked for
-	Files   map[string]string // digests of the workspace's files that its command names; nil: none
+	Files   map[string]string // digests of the workspace's files that it runs or may load; nil: it is not started here
 	Tools   []*Definition     // declared, listed and usable, by name
 	Missing []string          // declared, not listed
 	Extra   []string          // listed, not declared
@@ -62,8 +62,8 @@ func (m *Manager) List(ctx context.Context, server string) (*Listing, error) {
 	}
 	x := &Listing{Server: server, Version: c.version, Package: digest, Extra: sortedKeys(c.extra), extra: c.extra, Broken: maps.Clone(c.broken)}
 	if s, ok := m.links[server].server.(*stdioServer); ok {
-		if x.Files, err = digests(s.config, s.launch.Workspace); err != nil {
-			return nil, fmt.Errorf("a file that its command names cannot be digested: %w", err)
+		if x.Files, err = s.code.digests(true); err != nil {
+			return nil, fmt.Errorf("its code cannot be digested: %w", err)
 		}
 	}
 	config, _ := m.manifest.Server(server)
@@ -87,7 +87,7 @@ func (m *Manager) List(ctx context.Context, server string) (*Listing, error) {
 // Locked is the listing as a lock holds it: of the tools, those that are declared
 // and can be used.
 func (x *Listing) Locked() LockedServer {
-	s := LockedServer{Version: x.Version, PackageDigest: x.Package, Files: x.Files, Tools: map[string]LockedTool{}}
+	s := LockedServer{Version: x.Version, PackageDigest: x.Package, Files: x.Files, Beside: x.Files != nil, Tools: map[string]LockedTool{}}
 	for _, d := range x.Tools {
 		s.Tools[d.Tool] = LockedTool{d.Digest, d.Raw}
 	}
@@ -143,6 +143,9 @@ func (x *Listing) serverChanges(held LockedServer) []tipstaff.PinChange {
 			differ(MemberFile+path, held.Files[path], "")
 		}
 	}
+	if len(x.Tools) > 0 && x.Files != nil && !held.Beside && maps.Equal(held.Files, x.Files) { // from now on a new file is told of
+		changes = append(changes, tipstaff.PinChange{Server: x.Server, Kind: tipstaff.PinChanged, Member: MemberBeside, Was: flow.JSON(false), Now: flow.JSON(true)})
+	}
 	differ(memberVersion, held.Version, x.Version)
 	return changes
 }
@@ -180,6 +183,12 @@ func Info(m *workspace.Manifest, r *Registry, server, tool string) tipstaff.Tool
 	i := tipstaff.ToolInfo{
 		Server: server, Tool: tool, Lock: tipstaff.ToolUnlocked,
 		Class: string(config.Effect), Timeout: config.Timeout.String(), MaxResult: config.MaxResult,
+	}
+	if server == builtin.Name && tool == builtin.WriteFile {
+		s, _ := m.Server(server)
+		if i.Writable = s.Writable; i.Writable == nil {
+			i.Writable = s.Roots
+		}
 	}
 	if config.Effect != "" {
 		i.ClassFrom, i.Allowed = "manifest", m.Allows(config.Effect)
@@ -248,7 +257,8 @@ func (d *Definition) title() string {
 const (
 	memberVersion = "version"
 	memberPackage = "package_digest"
-	MemberFile    = "file " // and its path
+	MemberFile    = "file "  // and its path
+	MemberBeside  = "beside" // the lock is older, and would hold the same files
 	memberClass   = "class"
 )
 

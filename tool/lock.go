@@ -38,7 +38,8 @@ type Lock struct {
 type LockedServer struct {
 	Version       string                `json:"version"`                  // that it reported
 	PackageDigest string                `json:"package_digest,omitempty"` // of what is started; "": none was asked for
-	Files         map[string]string     `json:"files,omitempty"`          // digests of the workspace's files that the command names; nil: it named none, or the lock is older than these digests
+	Files         map[string]string     `json:"files,omitempty"`          // digests of the workspace's files that it runs or may load; nil: there are none, or, without Beside, the lock is older than these digests
+	Beside        bool                  `json:"beside,omitempty"`         // Files are all that it may load; false: the lock is older, and they are those that the command names
 	Tools         map[string]LockedTool `json:"tools"`                    // by name
 }
 

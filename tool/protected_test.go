@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -94,7 +96,7 @@ func TestNoToolWritesWhatTheManifestRunsOrObeys(t *testing.T) {
 	for _, path := range []string{
 		"tipstaff.yaml", "tipstaff.lock", "Tipstaff.yaml", "rules/policy.yaml", "ruleslink/policy.yaml", "here/here/rules/policy.yaml", "rules", "tables/models.yaml",
 		"tables", "words/system.md", "words/new.md", "skills/new/skill.yaml", "skills", "anchors.log", "deploy.sh", "deploy.sh/x", "bin/new", "bin", "srv.py", "SRV.py",
-		"json.py", "json/__init__.py", "build/index.js", "build/util.js", "conf/js.json", "tools/served.py", "tools/__init__.py", "tools.py", "app/helper.py",
+		"json.py", "json/__init__.py", "build/index.js", "build/util.js", "conf/js.json", "conf/other.json", "sub/new.py", "sub/deep/util.js", "tools/served.py", "tools/__init__.py", "tools.py", "app/helper.py",
 		"vendor/packed/index.js", "lib/os.py", "data/innocent", "data/__main__.py",
 		".git/config", ".git/hooks/post-commit", ".git", "sub/.git/config", ".GIT/config", ".tipstaff/x", "sub/.tipstaff/keys/user.key", "sub/tipstaff.yaml",
 	} {
@@ -105,7 +107,7 @@ func TestNoToolWritesWhatTheManifestRunsOrObeys(t *testing.T) {
 			t.Errorf("%s is now %q", path, text)
 		}
 	}
-	for _, path := range []string{"out.txt", "data/b", "conf/other.json", "sub/new.py", "rules/other.txt", "tables/other.yaml", "serve"} {
+	for _, path := range []string{"out.txt", "data/b", "sub/new.txt", "rules/other.txt", "tables/other.yaml", "serve"} {
 		must[object](b, "write_file", object{"path": path, "content": "mine"})
 	}
 }
@@ -327,18 +329,30 @@ func TestOlderRunsStartWhatIsThere(t *testing.T) {
 // scripted is a server that a script of the workspace starts.
 func scripted(t *testing.T) *outside {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	o := newOutside(t, map[string]string{"srv": "command: [sh, ./srv.sh, state.db]\n"})
+	o.scripts("srv.sh")
+	o.write("state.db", "1")
+	return o
+}
+
+// scriptedIn is such a server in a folder of its own.
+func scriptedIn(t *testing.T, dir string) *outside {
+	t.Helper()
+	o := newOutside(t, map[string]string{"srv": "command: [sh, -c, 'exec sh ./" + dir + "/srv.sh']\n"})
+	o.scripts(dir + "/srv.sh")
+	return o
+}
+
+// scripts writes a script that is a server.
+func (o *outside) scripts(name string) {
+	o.Helper()
+	self, err := os.Executable()
+	o.check(err)
 	argv := tooltest.Command(self)
 	for i, word := range argv {
 		argv[i] = "'" + word + "'"
 	}
-	o.write("srv.sh", "exec "+strings.Join(argv, " ")+"\n")
-	o.write("state.db", "1")
-	return o
+	o.write(name, "exec "+strings.Join(argv, " ")+"\n")
 }
 
 func (o *outside) listing() *tool.Listing {
@@ -390,7 +404,7 @@ func TestOlderLockHoldsNoFiles(t *testing.T) {
 	o := scripted(t)
 	x := o.listing()
 	held := x.Locked()
-	held.Files = nil
+	held.Files, held.Beside = nil, false
 	l := new(tool.Lock).With("srv", held)
 	o.write("srv.sh", "changed\n")
 	if refused := l.Ready("srv", o.servers["srv"]); refused != nil {
@@ -470,4 +484,191 @@ func TestComparedFileIsBounded(t *testing.T) {
 	contains(t, b.fails(tool.CodeToolError, "write_file", object{"path": "large", "content": "y", "if_sha256": digest}).Message, "64 MiB")
 	b.write("small", "x")
 	must[object](b, "write_file", object{"path": "small", "content": "y", "if_sha256": digest})
+}
+
+// A server is not started once anything that it may load has changed, come or gone, whatever
+// is named on its command line.
+func TestCodeBesideAServerIsLocked(t *testing.T) {
+	for name, change := range map[string]func(o *outside){
+		"srv/lib.sh":   func(o *outside) { o.write("srv/lib.sh", "other") },
+		"srv/sub/data": func(o *outside) { o.write("srv/sub/data", "other") },
+		"srv/new.sh":   func(o *outside) { o.write("srv/new.sh", "new") },
+		"srv/gone":     func(o *outside) { o.check(os.Remove(filepath.Join(o.dir, "srv/gone"))) },
+		"srv/link":     func(o *outside) { o.relink("lib.sh", "srv/link") },
+		"srv/really.sh": func(o *outside) {
+			o.check(os.Remove(filepath.Join(o.dir, "srv/really.sh")))
+			o.relink("lib.sh", "srv/really.sh")
+		},
+		"srv/same-size": func(o *outside) { o.sameSize("srv/same-size") },
+	} {
+		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
+			o := scriptedIn(t, "srv")
+			for file, text := range map[string]string{"srv/lib.sh": "lib", "srv/sub/data": "data", "srv/gone": "gone", "srv/really.sh": "lib", "srv/same-size": "one", "srv/__pycache__/x.pyc": "c",
+				"srv/state.db": "1", "elsewhere.sh": "1"} {
+				o.write(file, text)
+			}
+			o.relink("gone", "srv/link")
+			time.Sleep(150 * time.Millisecond) // so that digests are kept
+			l := new(tool.Lock).With("srv", o.listing().Locked())
+			l, err := tool.ParseLock([]byte(lockText(t, l)))
+			o.check(err)
+			for _, unheeded := range []string{"srv/__pycache__/x.pyc", "srv/state.db", "elsewhere.sh"} {
+				o.write(unheeded, "2")
+			}
+			if refused := l.Ready("srv", o.servers["srv"]); refused != nil {
+				t.Fatal(refused)
+			}
+			change(o)
+			started := o.starts.Load()
+			next := tool.NewManager(o.manifest, o.servers)
+			defer next.Close()
+			next.Hold(l)
+			o.manager.Hold(l)
+			_, err = next.Activity(o.gate).Run(context.Background(), o.attempt("srv", tooltest.Echo, object{"text": "x"}))
+			for _, e := range []*flow.Error{wantCode(t, tool.CodePackageChanged, nil, err), l.Ready("srv", o.servers["srv"])} {
+				if e == nil || !strings.Contains(e.Message, name) || !strings.Contains(e.Message, "tipstaff tools pin srv") {
+					t.Errorf("got %v", e)
+				}
+			}
+			if o.starts.Load() != started {
+				t.Error("the changed server was started")
+			}
+		})
+	}
+}
+
+func (o *outside) check(err error) {
+	o.Helper()
+	if err != nil {
+		o.Fatal(err)
+	}
+}
+
+func (o *outside) relink(target, name string) {
+	o.Helper()
+	at := filepath.Join(o.dir, name)
+	_ = os.Remove(at) // it need not be there
+	o.check(os.Symlink(target, at))
+}
+
+// sameSize changes a file in place, and puts its time back.
+func (o *outside) sameSize(name string) {
+	o.Helper()
+	at := filepath.Join(o.dir, name)
+	info, err := os.Stat(at)
+	o.check(err)
+	o.check(os.WriteFile(at, []byte("two"), 0o644))
+	o.check(os.Chtimes(at, info.ModTime(), info.ModTime()))
+}
+
+// A server that had no code when it was accepted is not started with some.
+func TestTheFirstFileOfAServerIsNew(t *testing.T) {
+	self, err := os.Executable()
+	o := newOutside(t, map[string]string{"srv": "command: [sh, -c, '[ ! -e ./srv.sh ] || . ./srv.sh; exec \"$@\"', sh, " + strings.Join(tooltest.Command(self), ", ") + "]\n"})
+	o.check(err)
+	x := o.listing()
+	l, err := tool.ParseLock([]byte(lockText(t, new(tool.Lock).With("srv", x.Locked()))))
+	o.check(err)
+	if held := l.Servers["srv"]; len(held.Files) != 0 || !held.Beside {
+		t.Fatalf("locked %+v", held)
+	}
+	if refused := l.Ready("srv", o.servers["srv"]); refused != nil || x.Changes(o.manifest, l) != nil {
+		t.Fatal(refused, x.Changes(o.manifest, l))
+	}
+	o.write("srv.sh", "touch ran\n")
+	if refused := l.Ready("srv", o.servers["srv"]); refused == nil || refused.Code != tool.CodePackageChanged || !strings.Contains(refused.Message, "srv.sh") {
+		t.Errorf("got %v", refused)
+	}
+	if files := l.Unheld("srv", o.servers["srv"]); files != nil {
+		t.Errorf("not held: %v", files)
+	}
+	older := x.Locked()
+	older.Beside = false
+	l = new(tool.Lock).With("srv", older)
+	if refused := l.Ready("srv", o.servers["srv"]); refused != nil {
+		t.Errorf("an older lock: %v", refused)
+	}
+	if changes := x.Changes(o.manifest, l); len(changes) != 1 || changes[0].Member != tool.MemberBeside {
+		t.Errorf("pinning would change %v", changes)
+	}
+}
+
+// An older lock holds what the command names, and is held to that.
+func TestAnOlderLockHoldsWhatTheCommandNames(t *testing.T) {
+	o := scriptedIn(t, "srv")
+	o.write("srv/lib.sh", "lib")
+	held := o.listing().Locked()
+	held.Beside = false
+	delete(held.Files, "srv/lib.sh")
+	l := new(tool.Lock).With("srv", held)
+	o.write("srv/lib.sh", "changed")
+	if refused := l.Ready("srv", o.servers["srv"]); refused != nil {
+		t.Error(refused)
+	}
+	if files := l.Unheld("srv", o.servers["srv"]); !slices.Equal(files, []string{"srv/lib.sh"}) {
+		t.Errorf("not held: %v", files)
+	}
+	o.write("srv/srv.sh", "changed")
+	if refused := l.Ready("srv", o.servers["srv"]); refused == nil || refused.Code != tool.CodePackageChanged {
+		t.Errorf("the script has changed: %v", refused)
+	}
+}
+
+// What has too many files, or too much in them, is not digested: the manifest says what counts.
+func TestTooMuchCodeIsNotDigested(t *testing.T) {
+	o := scriptedIn(t, "srv")
+	for i := range workspace.MostFiles {
+		o.write("srv/many/"+strconv.Itoa(i), "")
+	}
+	locks := func(s workspace.Server) (*tool.Lock, error) {
+		s.Command, s.Tools = o.manifest.Servers["srv"].Command, o.manifest.Servers["srv"].Tools
+		m := *o.manifest
+		m.Servers = map[string]workspace.Server{"srv": s}
+		manager := tool.NewManager(&m, tool.Servers(&m, tool.Launch{Workspace: o.dir, Environ: o.environ, Spawn: o.spawn}))
+		defer manager.Close()
+		x, err := manager.List(context.Background(), "srv")
+		if err != nil {
+			return nil, err
+		}
+		return new(tool.Lock).With("srv", x.Locked()), nil
+	}
+	if _, err := locks(workspace.Server{}); err == nil || !strings.Contains(err.Error(), "package:") || !strings.Contains(err.Error(), "ignore:") {
+		t.Errorf("got %v", err)
+	}
+	o.write("srv/core/a.sh", "a")
+	for want, s := range map[string]workspace.Server{"srv/core/a.sh srv/srv.sh": {Ignore: []string{"**/many"}}, "srv/core/a.sh  srv/srv.sh": {Package: "srv/core"}} {
+		l, err := locks(s)
+		if err != nil {
+			t.Errorf("%+v: %v", s, err)
+			continue
+		}
+		if got := strings.Join(slices.Sorted(maps.Keys(l.Servers["srv"].Files)), " "); got != strings.Join(strings.Fields(want), " ") {
+			t.Errorf("%+v: locked %s", s, got)
+		}
+	}
+}
+
+// What Python has compiled is kept outside of the workspace, and of nobody who can be written by
+// a run.
+func TestPythonKeepsWhatItCompilesElsewhere(t *testing.T) {
+	o := scriptedIn(t, "srv")
+	o.write("srv/srv.sh", "echo \"$PYTHONPYCACHEPREFIX\" > said; "+o.text("srv/srv.sh"))
+	state := t.TempDir()
+	for want, l := range map[string]tool.Launch{filepath.Join(state, "pycache"): {State: state}, os.DevNull: {}} {
+		l.Workspace, l.Environ, l.Spawn = o.dir, o.environ, o.spawn
+		manager := tool.NewManager(o.manifest, tool.Servers(o.manifest, l))
+		_, err := manager.List(context.Background(), "srv")
+		manager.Close()
+		o.check(err)
+		if got := strings.TrimSpace(o.text("said")); got != want {
+			t.Errorf("told %q, not %q", got, want)
+		}
+	}
+}
+
+func (o *outside) text(name string) string {
+	o.Helper()
+	data, err := os.ReadFile(filepath.Join(o.dir, name))
+	o.check(err)
+	return string(data)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -321,7 +322,7 @@ func (l *Lock) Ready(name string, s Server) *flow.Error {
 		return nil
 	}
 	if stdio, ok := s.(*stdioServer); ok {
-		if refused := checkFiles(stdio.config, stdio.launch.Workspace, name, l.Servers[name].Files); refused != nil {
+		if refused := stdio.code.check(name, l.Servers[name]); refused != nil {
 			return refused
 		}
 	}
@@ -344,6 +345,9 @@ func (l *Lock) Ready(name string, s Server) *flow.Error {
 func packageOf(s Server) (string, error) {
 	stdio, ok := s.(*stdioServer)
 	if !ok || stdio.config.Package == "" && stdio.config.PackageDigest == "" {
+		return "", nil
+	}
+	if _, here := stdio.config.PackageHere(stdio.launch.Workspace); here { // the lock has the digests of its files
 		return "", nil
 	}
 	program, err := stdio.program()
@@ -386,7 +390,7 @@ func (m *Manager) Hold(l *Lock) {
 	m.lock = l
 	for name, link := range m.links {
 		if s, ok := link.server.(*stdioServer); ok && l != nil {
-			s.files = l.Servers[name].Files
+			s.held = l.Servers[name]
 		}
 	}
 }
@@ -395,12 +399,13 @@ func (m *Manager) Hold(l *Lock) {
 // longer what it holds.
 func (m *Manager) Compare(l *Lock) { m.lock = l }
 
-// Unheld are the files that the command of a server names and of which the lock, as
-// it was made before it held any, has no digest.
+// Unheld are the files that a server runs or may load and of which the lock, as it was made
+// before it held them, has no digest.
 func (l *Lock) Unheld(name string, s Server) []string {
 	stdio, ok := s.(*stdioServer)
-	if !ok || l == nil || l.Servers[name].Tools == nil || l.Servers[name].Files != nil {
+	if !ok || l == nil || l.Servers[name].Tools == nil || l.Servers[name].Beside {
 		return nil
 	}
-	return names(stdio.config, stdio.launch.Workspace).files
+	now, _ := stdio.code.digests(true) // what cannot be digested is told by Ready
+	return slices.DeleteFunc(sortedKeys(now), func(path string) bool { _, held := l.Servers[name].Files[path]; return held })
 }

@@ -82,7 +82,7 @@ type Launch struct {
 	Environ   []string // our environment, as NAME=value: references of the manifest are looked up here
 	// Spawn starts the programs of servers; nil: none is started.
 	Spawn     func(supervisor.Command) (*supervisor.Process, error)
-	Protected []string // what no tool of builtin writes, besides what the manifest names
+	Protected []string // absolute paths that no tool of builtin writes, besides what the manifest names
 	State     string   // what is kept for the user: no tool of builtin reads or writes it
 }
 
@@ -93,14 +93,16 @@ func Servers(m *workspace.Manifest, l Launch) map[string]Server {
 	if m == nil {
 		return servers
 	}
+	protection := workspace.Protect(m, workspace.Around{Dir: l.Workspace, State: l.State, Named: l.Protected})
+	known := newDigests(l.State, l.Workspace)
 	for name, c := range m.Servers {
 		switch {
 		case name == builtin.Name:
-			servers[name] = Builtin(options(m, l))
+			servers[name] = Builtin(builtin.Options{Workspace: l.Workspace, Roots: c.Roots, Hosts: c.Hosts, Programs: c.Programs, Markers: l.Markers, Protection: protection})
 		case c.URL != "":
 			servers[name] = &httpServer{config: c, launch: l}
 		default:
-			servers[name] = &stdioServer{name: name, config: c, launch: l}
+			servers[name] = &stdioServer{name: name, config: c, launch: l, code: code{c, l.Workspace, protection.Opened, known}}
 		}
 	}
 	return servers
@@ -132,7 +134,13 @@ func refusalOf(err error) *flow.Error {
 }
 
 // Builtin is the server of the tools that come with Tipstaff.
-func Builtin(o builtin.Options) Server { return builtinServer{builtin.New(o)} }
+// Where nothing says what is protected, it is what no manifest has to name.
+func Builtin(o builtin.Options) Server {
+	if o.Protection == nil {
+		o.Protection = workspace.Protect(nil, workspace.Around{Dir: o.Workspace})
+	}
+	return builtinServer{builtin.New(o)}
+}
 
 type builtinServer struct{ *builtin.Server }
 

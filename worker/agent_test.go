@@ -207,7 +207,7 @@ func TestScriptedWorker(t *testing.T) {
 		task := new(fakeTask)
 		ch := opened(t, task, nil, channelOptions{Type: "codex"})
 		c := exec.Command(binary, "worker-mcp")
-		c.Env = ch.environ()
+		c.Env = ch.environ() // which has no token
 		c.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"cli","version":"1"}}}` + "\n" +
 			`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" +
 			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"task_log","arguments":{"text":"by the relay"}}}` + "\n")

@@ -44,7 +44,7 @@ func TestCommandLines(t *testing.T) {
 		hook  = " --permission-prompt-tool mcp__tipstaff__approve --allowedTools " + tools
 		cx    = ` -c approval_policy="never" -c mcp_servers.tipstaff.command="/opt/tipstaff" -c mcp_servers.tipstaff.args=["worker-mcp"] -c mcp_servers.tipstaff.required=true` +
 			` -c mcp_servers.tipstaff.default_tools_approval_mode="approve"` +
-			` -c mcp_servers.tipstaff.env_vars=["TIPSTAFF_MCP_SOCKET","TIPSTAFF_MCP_TOKEN","TIPSTAFF_RUN_ID","TIPSTAFF_LAUNCH","TIPSTAFF_SPAWN"]`
+			` -c mcp_servers.tipstaff.env_vars=["TIPSTAFF_MCP_SOCKET","TIPSTAFF_RUN_ID","TIPSTAFF_LAUNCH","TIPSTAFF_SPAWN"]`
 	)
 	cases := map[string]struct {
 		spawn, resume string
@@ -218,7 +218,7 @@ func TestForkOfASession(t *testing.T) {
 	}
 }
 
-// What is written for each CLI names the channel's variables and holds neither token nor
+// What is written for each CLI names the channel's variable and holds neither token nor
 // socket.
 func TestConfigurations(t *testing.T) {
 	check := func(t *testing.T, got string, want any) {
@@ -236,7 +236,7 @@ func TestConfigurations(t *testing.T) {
 	}
 	env := func(form string) map[string]string {
 		m := map[string]string{}
-		for _, n := range []string{"TIPSTAFF_MCP_SOCKET", "TIPSTAFF_MCP_TOKEN", "TIPSTAFF_RUN_ID", "TIPSTAFF_LAUNCH", "TIPSTAFF_SPAWN"} {
+		for _, n := range []string{"TIPSTAFF_MCP_SOCKET", "TIPSTAFF_RUN_ID", "TIPSTAFF_LAUNCH", "TIPSTAFF_SPAWN"} {
 			m[n] = strings.ReplaceAll(form, "X", n)
 		}
 		return m
@@ -283,7 +283,7 @@ func TestConfigurations(t *testing.T) {
 		}
 		server := object{"command": "/opt/tipstaff", "args": []string{"worker-mcp"}, "trust": true, "env": env("$X")}
 		check(t, b.read(filepath.Join(folder, ".gemini/settings.json")), object{"security": object{"auth": object{"selectedType": "oauth"}}, "mcpServers": object{"tipstaff": server},
-			"general": object{"disableAutoUpdate": true, "enableAutoUpdate": false}})
+			"experimental": object{"enableAgents": false}, "general": object{"disableAutoUpdate": true, "enableAutoUpdate": false}})
 		if to, err := os.Readlink(filepath.Join(folder, ".gemini/oauth_creds.json")); err != nil || to != filepath.Join(home, "oauth_creds.json") {
 			t.Error(to, err)
 		}
@@ -304,10 +304,15 @@ func TestConfigurations(t *testing.T) {
 		if got := b.read(filepath.Join(b.options.Folder, "policy.toml")); strings.Count(got, "allowRedirection = true") != 1 {
 			t.Error(got)
 		}
+		b.must(os.WriteFile(filepath.Join(home, "settings.json"), []byte(`{"security":{"auth":{"selectedType":"gemini-api-key"},"other":1},"tools":{"allowed":["all"]}}`), 0o600))
+		prepared(t, b, false)
+		if got := b.read(filepath.Join(folder, ".gemini/settings.json")); !strings.Contains(got, `"useExternal":true`) {
+			t.Error(got) // without it the CLI reads .env of the tree
+		}
 		b.config.Settings = "user"
 		prepared(t, b, true) // the link is there already
-		if got := b.read(filepath.Join(folder, ".gemini/settings.json")); !strings.Contains(got, `"allowed":["all"]`) || !strings.Contains(got, `"other":1`) {
-			t.Error(got)
+		if got := b.read(filepath.Join(folder, ".gemini/settings.json")); !strings.Contains(got, `"allowed":["all"]`) || !strings.Contains(got, `"other":1`) || strings.Contains(got, "useExternal") {
+			t.Error(got) // nor does it stand in the way of what the user obeys
 		}
 	})
 	t.Run("opencode", func(t *testing.T) {
@@ -329,7 +334,7 @@ func TestConfigurations(t *testing.T) {
 			b.must(json.Unmarshal([]byte(content), &config))
 			mcp, _ := json.Marshal(config.MCP)
 			check(t, string(mcp), object{"tipstaff": object{"type": "local", "command": []string{"/opt/tipstaff", "worker-mcp"}, "environment": env("{env:X}"), "enabled": true}})
-			if l.getenv("XDG_CONFIG_HOME") != filepath.Join(b.options.Folder, "config") || l.getenv("OPENCODE_DISABLE_AUTOUPDATE") != "1" {
+			if l.getenv("XDG_CONFIG_HOME") != filepath.Join(b.options.Folder, "config") || l.getenv("OPENCODE_DISABLE_AUTOUPDATE") != "1" || l.getenv("OPENCODE_DISABLE_PROJECT_CONFIG") != "1" {
 				t.Errorf("%q", l.env)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"os"
@@ -27,11 +28,17 @@ import (
 // ServerName is the name of the channel in the configuration of a CLI.
 const ServerName = "tipstaff"
 
-// Names of environment variables by which a relay finds its channel.
-const (
-	socketVariable = "TIPSTAFF_MCP_SOCKET"
-	tokenVariable  = "TIPSTAFF_MCP_TOKEN"
-)
+// socketVariable is the environment variable that names the socket of a channel. It says where
+// the channel is, and lets nobody in.
+const socketVariable = "TIPSTAFF_MCP_SOCKET"
+
+// tokenName is what stands in records for the token of a channel.
+const tokenName = "TIPSTAFF_MCP_TOKEN"
+
+// tokenFile is the token, beside the socket, until a relay has shown it: nothing that the CLI
+// starts later finds it. It is in no environment and no command line: whatever the CLI starts
+// can read those.
+const tokenFile = "mcp.token"
 
 // channelOptions say what a channel offers.
 type channelOptions struct {
@@ -44,7 +51,7 @@ type channelOptions struct {
 
 // channel is the way a worker reports by: an MCP server for one invocation.
 type channel interface {
-	// environ is what a relay needs in its environment.
+	// environ is what a relay needs in its environment. It holds no secret.
 	environ() []string
 	// authenticated is closed when a relay has shown the token.
 	authenticated() <-chan struct{}
@@ -105,7 +112,7 @@ func openChannel(folder string, c Channel, p Policy, o channelOptions) (channel,
 	_, _ = rand.Read(secret[:]) // never fails
 	ch := &mcpChannel{to: c, policy: p, options: o, secret: hex.EncodeToString(secret[:]), auth: make(chan struct{}), said: make(chan struct{}),
 		conns: map[net.Conn]bool{}, allowed: map[string]Ruling{}}
-	ch.clean = redaction(o.Clean, map[string]string{tokenVariable: ch.secret})
+	ch.clean = redaction(o.Clean, map[string]string{tokenName: ch.secret})
 	path := filepath.Join(folder, "mcp.sock")
 	if len(path) > mostPath {
 		var err error
@@ -120,9 +127,17 @@ func openChannel(folder string, c Channel, p Policy, o channelOptions) (channel,
 		ch.removeFolder()
 		return nil, fmt.Errorf("the channel cannot listen: %w", err)
 	}
+	if err = writeNew(beside(path), ch.secret); err != nil {
+		_ = ch.listener.Close()
+		ch.removeFolder()
+		return nil, fmt.Errorf("the channel cannot hand over its token: %w", err)
+	}
 	ch.open.Go(ch.accept)
 	return ch, nil
 }
+
+// beside is the file of the token of the channel at a socket.
+func beside(socket string) string { return filepath.Join(filepath.Dir(socket), tokenFile) }
 
 // shortFolder is for a socket whose path would be too long elsewhere. MkdirTemp makes it
 // with mode 0700.
@@ -140,7 +155,7 @@ func (c *mcpChannel) removeFolder() {
 }
 
 func (c *mcpChannel) environ() []string {
-	return []string{socketVariable + "=" + c.listener.Addr().String(), tokenVariable + "=" + c.secret}
+	return []string{socketVariable + "=" + c.listener.Addr().String()}
 }
 
 func (c *mcpChannel) token() string                  { return c.secret }
@@ -179,6 +194,7 @@ func (c *mcpChannel) close() {
 	c.closed = true
 	conns := slices.Collect(maps.Keys(c.conns))
 	c.mu.Unlock()
+	_ = c.forget()         // nobody may have connected
 	_ = c.listener.Close() // removes the socket
 	for _, conn := range conns {
 		_ = conn.Close()
@@ -187,6 +203,15 @@ func (c *mcpChannel) close() {
 	c.calls.Lock() // whoever was being answered when the connection went
 	defer c.calls.Unlock()
 	c.removeFolder()
+}
+
+// forget removes the file of the token.
+func (c *mcpChannel) forget() error {
+	err := os.Remove(beside(c.listener.Addr().String()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // speak marks that the worker has said what ends its turn. The caller holds mu.
@@ -249,6 +274,8 @@ func (c *mcpChannel) serve(conn net.Conn) {
 		why = "the token is not that of this invocation"
 	} else if !c.claim() {
 		why = "the channel has had its connection: an invocation has one"
+	} else if err := c.forget(); err != nil {
+		why = "the file of the token cannot be removed: " + err.Error()
 	}
 	_, err = io.WriteString(conn, why+"\n")
 	if why != accepted || err != nil {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -302,13 +303,11 @@ func TestParallelCallsAllSurvive(t *testing.T) {
 func TestChannelHasOneConnection(t *testing.T) {
 	f := new(fakeTask)
 	c := opened(t, f, nil, channelOptions{Type: "codex"})
-	wrong := slices.Clone(c.environ())
-	wrong[1] = tokenVariable + "=" + strings.Repeat("0", len(c.token()))
-	if _, err := DialChannel(t.Context(), wrong); err == nil || !strings.Contains(err.Error(), "token") {
+	socket, _ := strings.CutPrefix(c.environ()[0], socketVariable+"=")
+	if _, _, err := dialSocket(t.Context(), socket, strings.Repeat("0", len(c.token()))); err == nil || !strings.Contains(err.Error(), "token") {
 		t.Errorf("a wrong token: %v", err)
 	}
-	wrong[1] = tokenVariable + "=" + strings.Repeat(c.token(), 3)
-	if _, err := DialChannel(t.Context(), wrong); err == nil {
+	if _, _, err := dialSocket(t.Context(), socket, strings.Repeat(c.token(), 3)); err == nil {
 		t.Error("a token that goes on and on was taken")
 	}
 	if isClosed(c.authenticated()) {
@@ -316,18 +315,106 @@ func TestChannelHasOneConnection(t *testing.T) {
 	}
 	s := connected(t, c)
 	if _, err := DialChannel(t.Context(), c.environ()); err == nil || !strings.Contains(err.Error(), "has had its connection") {
-		t.Errorf("a second connection: %v", err)
+		t.Errorf("a second relay: %v", err)
+	}
+	if _, _, err := dialSocket(t.Context(), socket, c.token()); err == nil || !strings.Contains(err.Error(), "has had its connection") {
+		t.Errorf("a second connection with the token: %v", err)
 	}
 	_ = s.Close()
-	if _, err := DialChannel(t.Context(), c.environ()); err == nil {
+	if _, _, err := dialSocket(t.Context(), socket, c.token()); err == nil {
 		t.Error("a second connection after the first")
 	}
 	c.close()
-	if _, err := DialChannel(t.Context(), c.environ()); err == nil {
+	if _, _, err := dialSocket(t.Context(), socket, c.token()); err == nil {
 		t.Error("the channel is closed")
 	}
 	if len(c.token()) != 64 || c.token() == opened(t, f, nil, channelOptions{}).token() {
 		t.Errorf("the token %q is not 256 random bits", c.token())
+	}
+}
+
+// The token is in no environment. It is handed over once, in a file that its owner alone can
+// read and that is gone when it was taken, or when the invocation has ended.
+func TestTokenIsHandedOverOnce(t *testing.T) {
+	dir, f := t.TempDir(), new(fakeTask)
+	secret := filepath.Join(dir, tokenFile)
+	for name, leftover := range map[string]func(elsewhere string) error{
+		"nothing": func(string) error { return nil },
+		"a file":  func(string) error { return os.WriteFile(secret, []byte("old"), 0o666) },
+		"a link":  func(elsewhere string) error { return os.Symlink(elsewhere, secret) },
+		"a FIFO":  func(string) error { return syscall.Mkfifo(secret, 0o666) },
+	} {
+		elsewhere := filepath.Join(t.TempDir(), "file")
+		if err := errors.Join(os.WriteFile(elsewhere, []byte("mine"), 0o600), leftover(elsewhere)); err != nil {
+			t.Fatal(err)
+		}
+		c, err := openChannel(dir, f, nil, channelOptions{Type: "codex"})
+		if err != nil {
+			t.Fatalf("over %s: %v", name, err)
+		}
+		if strings.Contains(strings.Join(c.environ(), " "), c.token()) {
+			t.Errorf("the environment has the token: %q", c.environ())
+		}
+		info, err := os.Lstat(secret)
+		if err != nil || info.Mode() != 0o600 {
+			t.Errorf("over %s: %v, %v", name, info, err)
+		}
+		if b, err := os.ReadFile(elsewhere); err != nil || string(b) != "mine" {
+			t.Errorf("over %s: %q was written elsewhere, %v", name, b, err)
+		}
+		if name != "nothing" {
+			_ = connected(t, c).Close()
+			if _, err := os.Lstat(secret); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("it was taken, and is still there: %v", err)
+			}
+		}
+		c.close()
+		if _, err := os.Lstat(secret); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the channel is closed, and it is still there: %v", err)
+		}
+	}
+	if err := os.Mkdir(secret, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(secret, "x"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := openChannel(dir, f, nil, channelOptions{Type: "codex"}); err == nil {
+		c.close()
+		t.Error("there is no place for the token, and the channel was opened")
+	}
+}
+
+// A relay that its CLI ends before it has shown the token leaves it to the next; what comes
+// after one that has shown it finds none.
+func TestARelayThatIsStartedAgain(t *testing.T) {
+	c := opened(t, new(fakeTask), nil, channelOptions{Type: "codex"})
+	socket := lookup(c.environ(), socketVariable)
+	if token, err := readToken(socket); err != nil || token != c.token() {
+		t.Fatalf("%q, %v", token, err) // and it is killed
+	}
+	if _, _, err := dialSocket(t.Context(), socket, strings.Repeat("0", len(c.token()))); err == nil {
+		t.Error("another token was taken")
+	}
+	conn, _, err := dialChannel(t.Context(), c.environ())
+	if err != nil {
+		t.Fatalf("the next has none: %v", err)
+	}
+	defer conn.Close()
+	if _, err := readToken(socket); tipstaff.CodeOf(err) != tipstaff.Unauthenticated {
+		t.Errorf("the token was shown, and lies there: %v", err)
+	}
+}
+
+// A token that cannot be removed opens nothing.
+func TestATokenThatStaysIsRefused(t *testing.T) {
+	c := opened(t, new(fakeTask), nil, channelOptions{Type: "codex"})
+	socket := lookup(c.environ(), socketVariable)
+	if err := errors.Join(os.Remove(beside(socket)), os.MkdirAll(filepath.Join(beside(socket), "x"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := dialSocket(t.Context(), socket, c.token()); err == nil || !strings.Contains(err.Error(), "cannot be removed") {
+		t.Error(err)
 	}
 }
 

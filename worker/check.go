@@ -42,6 +42,9 @@ func (w *CLI) check(ctx context.Context, o *Options, resume bool) (p plan, err e
 	if err := w.directory(o.Dir); err != nil {
 		return p, err
 	}
+	if err := w.tree(o); err != nil {
+		return p, err
+	}
 	if p.stance, p.unenforced, err = w.take(o.Posture, o.Policy); err != nil {
 		return p, err
 	}
@@ -100,10 +103,58 @@ func (w *CLI) directory(dir string) error {
 		return tipstaff.Errorf(tipstaff.WorkerDirectory, "worker %q cannot work in %s: %v", w.config.Name, dir, errors.Unwrap(err))
 	case !info.IsDir():
 		return tipstaff.Errorf(tipstaff.WorkerDirectory, "worker %q cannot work in %s: it is not a directory", w.config.Name, dir)
-	case w.of == &cursor:
-		return cursorDirectory(dir)
 	}
 	return nil
+}
+
+// tree refuses a directory in which something configures the CLI that it cannot be told to
+// leave alone. With the settings of its user it may.
+func (w *CLI) tree(o *Options) error {
+	if w.of.obeys == nil || w.settings() == "user" {
+		return nil
+	}
+	found, err := w.of.obeys(o)
+	switch {
+	case err != nil:
+		return tipstaff.Errorf(tipstaff.WorkerDirectory, "%s cannot be searched for what configures %s: %v", o.Dir, w.of.name, err)
+	case len(found) > 0:
+		return tipstaff.Errorf(tipstaff.WorkerSettings, "%s obeys %s, and cannot be told to leave it alone", w.of.name, strings.Join(found, ", ")).
+			WithHint("use a worker of another type, remove it from the tree, or set the worker's settings to user: then it is obeyed")
+	}
+	return nil
+}
+
+// present are those of the names that are in the tree of an invocation's directory.
+func present(o *Options, names ...string) (found []string) {
+	for _, d := range tree(o) {
+		for _, name := range names {
+			if file := filepath.Join(d, name); lexists(file) {
+				found = append(found, file)
+			}
+		}
+	}
+	return found
+}
+
+// tree is the directory of an invocation and those above it, up to the root of its
+// repository. Where there is none CLIs look in all that are above, in /tmp for example. The
+// home of the user is no tree on the way: what lies there is their own.
+func tree(o *Options) (dirs []string) {
+	home := lookup(o.Env, "HOME")
+	for d := o.Dir; ; d = filepath.Dir(d) {
+		root := lexists(filepath.Join(d, ".git")) || d == filepath.Dir(d)
+		if root || d == o.Dir || d != home {
+			dirs = append(dirs, d)
+		}
+		if root {
+			return dirs
+		}
+	}
+}
+
+func lexists(file string) bool {
+	_, err := os.Lstat(file)
+	return err == nil
 }
 
 // Levels of containment, the weakest first.

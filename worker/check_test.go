@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -128,13 +129,172 @@ func TestDirectories(t *testing.T) {
 	b := newBed(t, "cursor", happy()...)
 	file := filepath.Join(b.options.Dir, "file")
 	b.must(os.WriteFile(file, nil, 0o600))
-	own := t.TempDir()
-	b.must(os.Mkdir(filepath.Join(own, ".cursor"), 0o700))
-	b.must(os.WriteFile(filepath.Join(own, ".cursor/mcp.json"), nil, 0o600))
-	for _, dir := range []string{"", "relative", file, filepath.Join(b.options.Dir, "absent"), own} {
+	for _, dir := range []string{"", "relative", file, filepath.Join(b.options.Dir, "absent")} {
 		b.options.Dir = dir
 		if _, err := b.worker().Spawn(t.Context(), b.options); tipstaff.CodeOf(err) != tipstaff.WorkerDirectory {
 			t.Errorf("%q: %v", dir, err)
+		}
+	}
+}
+
+// Cursor has no flag that makes it leave the tree's configuration alone: it is refused where
+// there is some, and the file is named.
+func TestCursorInATreeThatConfiguresIt(t *testing.T) {
+	for file, want := range map[string]tipstaff.Code{
+		".cursor/mcp.json": tipstaff.WorkerSettings, ".cursor/hooks.json": tipstaff.WorkerSettings, ".cursor/cli.json": tipstaff.WorkerSettings, ".cursor/new-kind/x": tipstaff.WorkerSettings,
+		".claude/settings.json": tipstaff.WorkerSettings, ".claude/settings.local.json": tipstaff.WorkerSettings, "../.cursor/cli.json": tipstaff.WorkerSettings,
+		"../../.cursor/cli.json": "", ".cursor/rules/style.mdc": "", ".cursor": "", ".claude/agents/x.md": "", "sub/.cursor/mcp.json": "", "AGENTS.md": "",
+	} {
+		b := newBed(t, "cursor", happy()...)
+		root := filepath.Join(b.options.Dir, "repo")
+		b.options.Dir = filepath.Join(root, "part") // a workspace may be below the root of its repository
+		b.must(os.MkdirAll(filepath.Join(root, ".git"), 0o700))
+		file = filepath.Join(b.options.Dir, file)
+		b.must(os.MkdirAll(filepath.Dir(file), 0o700))
+		b.must(os.MkdirAll(b.options.Dir, 0o700))
+		b.must(os.WriteFile(file, []byte("{}"), 0o600))
+		_, err := b.worker().check(t.Context(), &b.options, false)
+		if tipstaff.CodeOf(err) != want && (want != "" || err != nil) {
+			t.Errorf("%s: %v", file, err)
+		}
+		if want != "" && (!strings.Contains(err.Error(), filepath.Base(file)) && !strings.Contains(err.Error(), "new-kind") || len(b.starter.runs()) > 0) {
+			t.Errorf("%s: %v, and %d starts", file, err, len(b.starter.runs()))
+		}
+		b.config.Settings = "user" // it obeys them: but its channel must not replace a file
+		_, err = b.worker().Spawn(t.Context(), b.options)
+		if refused := tipstaff.CodeOf(err) == tipstaff.WorkerDirectory; refused != (strings.HasSuffix(file, "part/.cursor/mcp.json") || strings.HasSuffix(file, "/.cursor")) || !refused && err != nil {
+			t.Errorf("%s, settings of the user: %v", file, err)
+		}
+	}
+}
+
+// Without a repository CLIs look in every folder above. What lies in the home of the user is
+// no tree's.
+func TestTreesWithoutARepository(t *testing.T) {
+	for _, c := range []struct {
+		typ, file string
+		refused   bool
+	}{
+		{"opencode", "opencode.json", true}, {"opencode", "home/.opencode/plugin/x.js", false}, {"opencode", "home/a/opencode.json", true}, {"opencode", "home/a/b/opencode.json", true},
+		{"cursor", ".cursor/hooks.json", true}, {"cursor", "home/.cursor/cli-config.json", false}, {"cursor", "home/a/.cursor/hooks.json", true},
+	} {
+		b := newBed(t, c.typ)
+		top := t.TempDir()
+		home := filepath.Join(top, "home")
+		b.options.Dir, b.options.Env = filepath.Join(home, "a/b"), append(b.options.Env, "HOME="+home)
+		file := filepath.Join(top, c.file)
+		b.must(os.MkdirAll(b.options.Dir, 0o700))
+		b.must(os.MkdirAll(filepath.Dir(file), 0o700))
+		b.must(os.WriteFile(file, []byte("{}"), 0o600))
+		err := b.worker().tree(&b.options)
+		if refused := tipstaff.CodeOf(err) == tipstaff.WorkerSettings; refused != c.refused || refused && !strings.Contains(err.Error(), filepath.Join(top, strings.Split(c.file, "/plugin")[0])) {
+			t.Errorf("%s with %s: %v", c.typ, c.file, err)
+		}
+		b.options.Dir = home // it is the tree itself then
+		if err := b.worker().tree(&b.options); (err != nil) != (c.refused && !strings.HasPrefix(c.file, "home/") || strings.HasPrefix(c.file, "home/.")) {
+			t.Errorf("%s with %s, in the home: %v", c.typ, c.file, err)
+		}
+	}
+}
+
+// The channel of a Cursor worker whose Tipstaff was killed lies in the tree when it goes on. It
+// is replaced; that of another, which still works, is not.
+func TestAChannelThatWasLeft(t *testing.T) {
+	for settings, code := range map[string]tipstaff.Code{"none": tipstaff.WorkerSettings, "user": tipstaff.WorkerDirectory} {
+		b := newBed(t, "cursor", happy()...)
+		b.config.Settings, b.options.Session.ID = settings, "chat-1"
+		file := filepath.Join(b.options.Dir, PrivateFile)
+		left := func(content string) {
+			b.must(os.MkdirAll(filepath.Dir(file), 0o700))
+			b.must(os.WriteFile(file, []byte(content), 0o600))
+		}
+		left(string(cursorChannel("/opt/earlier/tipstaff")))
+		if r := b.resume(); r.Outcome != NoReport {
+			t.Errorf("settings: %s: %s, %s", settings, r.Outcome, r.StderrTail)
+		}
+		if _, err := os.Lstat(filepath.Dir(file)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("settings: %s: it lies there again: %v", settings, err)
+		}
+		left(strings.Replace(string(cursorChannel("/opt/tipstaff")), ServerName, "other", 1))
+		if _, err := b.worker().Resume(t.Context(), b.options); tipstaff.CodeOf(err) != code {
+			t.Errorf("settings: %s: a file of somebody else: %v", settings, err)
+		}
+		b.must(os.RemoveAll(filepath.Dir(file)))
+
+		prepared(t, b, true) // and it still works
+		if _, err := b.worker().Resume(t.Context(), b.options); tipstaff.CodeOf(err) != code {
+			t.Errorf("settings: %s: the channel of another: %v", settings, err)
+		}
+	}
+}
+
+// info/exclude may be anything: the worker can write there.
+func TestExcludeIsAPlainFile(t *testing.T) {
+	for name, put := range map[string]func(file, elsewhere string) error{
+		"a link": func(file, elsewhere string) error { return os.Symlink(elsewhere, file) },
+		"a link to a FIFO": func(file, elsewhere string) error {
+			return errors.Join(syscall.Mkfifo(elsewhere+".fifo", 0o600), os.Symlink(elsewhere+".fifo", file))
+		},
+		"a FIFO":   func(file, _ string) error { return syscall.Mkfifo(file, 0o600) },
+		"a folder": func(file, _ string) error { return os.Mkdir(file, 0o700) },
+		"too long": func(file, _ string) error { return os.WriteFile(file, make([]byte, mostPlain+1), 0o600) },
+	} {
+		dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "file")
+		file := filepath.Join(dir, ".git/info/exclude")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(elsewhere, []byte("theirs\n"), 0o600), put(file, elsewhere)); err != nil {
+			t.Fatal(err)
+		}
+		if err := excludeFromGit(dir, PrivateFile); err == nil || !strings.Contains(err.Error(), "info/exclude") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if b, err := os.ReadFile(elsewhere); err != nil || string(b) != "theirs\n" {
+			t.Errorf("%s: elsewhere is %q, %v", name, b, err)
+		}
+	}
+	for name, put := range map[string]func(file string) error{
+		"a FIFO":   func(file string) error { return syscall.Mkfifo(file, 0o600) },
+		"too long": func(file string) error { return os.WriteFile(file, make([]byte, mostPlain+1), 0o600) },
+	} {
+		dir := t.TempDir()
+		if err := put(filepath.Join(dir, ".git")); err != nil {
+			t.Fatal(err)
+		}
+		if err := excludeFromGit(dir, PrivateFile); err != nil {
+			t.Errorf(".git is %s: %v", name, err)
+		}
+	}
+}
+
+// What opencode obeys whatever it is told, and Gemini where it signs in by an account.
+func TestTreesThatConfigureACLI(t *testing.T) {
+	const account, key = `{"security":{"auth":{"selectedType":"oauth-personal"}}}`, `{"security":{"auth":{"selectedType":"gemini-api-key"}}}`
+	for _, c := range []struct {
+		typ, file, home string
+		refused         bool
+	}{
+		{"opencode", "opencode.json", "", true}, {"opencode", "opencode.jsonc", "", true}, {"opencode", ".opencode/plugin/x.js", "", true}, {"opencode", "../opencode.json", "", true},
+		{"opencode", "../../opencode.json", "", false}, {"opencode", "AGENTS.md", "", false}, {"opencode", "sub/opencode.json", "", false},
+		{"gemini", ".env", account, true}, {"gemini", ".gemini/.env", account, true}, {"gemini", ".gemini/settings.json", account, false},
+		{"gemini", ".env", key, false}, {"gemini", ".gemini/.env", "", false},
+		{"claude", ".claude/settings.json", "", false}, {"codex", ".codex/config.toml", "", false},
+	} {
+		b := newBed(t, c.typ)
+		root := filepath.Join(b.options.Dir, "repo")
+		b.options.Dir = filepath.Join(root, "part")
+		file := filepath.Join(b.options.Dir, c.file)
+		home := filepath.Join(lookup(b.options.Env, "HOME"), ".gemini")
+		for _, dir := range []string{filepath.Join(root, ".git"), filepath.Dir(file), b.options.Dir, home} {
+			b.must(os.MkdirAll(dir, 0o700))
+		}
+		b.must(os.WriteFile(file, []byte("{}"), 0o600))
+		b.must(os.WriteFile(filepath.Join(home, "settings.json"), []byte(c.home), 0o600))
+		err := b.worker().tree(&b.options)
+		if refused := tipstaff.CodeOf(err) == tipstaff.WorkerSettings; refused != c.refused || !refused && err != nil {
+			t.Errorf("%s with %s, %s: %v", c.typ, c.file, c.home, err)
+		}
+		b.config.Settings = "user"
+		if err := b.worker().tree(&b.options); err != nil {
+			t.Errorf("%s with %s, settings of the user: %v", c.typ, c.file, err)
 		}
 	}
 }
@@ -258,7 +418,7 @@ func TestEnvironment(t *testing.T) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	if diff := cmp.Diff([]string{"DISABLE_AUTOUPDATER", "HOME", "PATH", "TERM", "TIPSTAFF_MCP_SOCKET", "TIPSTAFF_MCP_TOKEN", "TIPSTAFF_SPAWN"}, slices.DeleteFunc(names, func(n string) bool { return n == "PWD" })); diff != "" {
+	if diff := cmp.Diff([]string{"DISABLE_AUTOUPDATER", "HOME", "PATH", "TERM", "TIPSTAFF_MCP_SOCKET", "TIPSTAFF_SPAWN"}, slices.DeleteFunc(names, func(n string) bool { return n == "PWD" })); diff != "" {
 		t.Error(diff) // TIPSTAFF_SPAWN is the starter's; PWD too
 	}
 	if b.seen()[0].MCP == "" {

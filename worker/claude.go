@@ -51,7 +51,7 @@ var claude = cliType{
 		}
 		l.set("settings", l.pick("", "user"))
 		env := map[string]string{}
-		for _, name := range l.channelEnv() {
+		for _, name := range channelEnv() {
 			env[name] = "${" + name + ":-}"
 		}
 		file, err := l.write("mcp.json", object{"mcpServers": object{ServerName: object{

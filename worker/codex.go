@@ -70,7 +70,7 @@ var codex = cliType{
 			"-c", server+`args=["worker-mcp"]`,
 			"-c", server+"required=true",
 			"-c", tomlSet(server+"default_tools_approval_mode", "approve"),
-			"-c", server+"env_vars="+tomlList(l.channelEnv()))
+			"-c", server+"env_vars="+tomlList(channelEnv()))
 		return nil
 	},
 	reader: func(m *mapper) reader { return &codexReader{m: m} },

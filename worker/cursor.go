@@ -1,8 +1,11 @@
 package worker
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -10,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -35,6 +39,7 @@ var cursor = cliType{
 		}
 		return stance{may: v.allowed(), cannot: v.mixed(edits)} // one permission
 	},
+	obeys:   cursorObeys,
 	prepare: cursorPrepare,
 	reader:  func(m *mapper) reader { return &cursorReader{m: m} },
 	signs: []sign{
@@ -46,7 +51,7 @@ var cursor = cliType{
 // into the working directory, for the CLI reads it from no other place.
 func cursorPrepare(l *launch) error {
 	config := object{}
-	if home := l.getenv("HOME"); l.pick("none", "user") == "user" && home != "" {
+	if home := l.getenv("HOME"); l.user && home != "" {
 		if b, err := os.ReadFile(filepath.Join(home, ".cursor", "cli-config.json")); err == nil {
 			decode(b, &config)
 		}
@@ -71,83 +76,156 @@ func cursorPrepare(l *launch) error {
 	}
 	l.setenv("CURSOR_CONFIG_DIR", filepath.Join(l.o.Folder, "cursor"))
 
-	env := map[string]string{}
-	for _, name := range l.channelEnv() {
-		env[name] = "${env:" + name + "}"
-	}
 	folder := filepath.Join(l.o.Dir, ".cursor")
-	made := os.Mkdir(folder, 0o755)
-	if made != nil && !errors.Is(made, fs.ErrExist) {
-		return made
+	file := filepath.Join(l.o.Dir, PrivateFile)
+	if cursorLeft(file) {
+		_ = errors.Join(os.Remove(file), os.Remove(folder)) // the folder unless there is something else
 	}
-	file := filepath.Join(folder, "mcp.json")
+	made := os.Mkdir(folder, 0o755)
 	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return tipstaff.Errorf(tipstaff.WorkerDirectory, "the channel of a cursor worker must be in a file of the working tree: %v", err).
+			WithHint("use another worker, or remove .cursor/mcp.json from the working tree")
 	}
 	l.cleanup = append(l.cleanup, func() {
 		_ = os.Remove(file)
 		if made == nil {
 			_ = os.Remove(folder) // unless the worker put something into it
 		}
+		_ = out.Close()
 	})
-	_, err = out.Write(flow.JSON(object{"mcpServers": object{ServerName: object{"command": l.self, "args": []string{"worker-mcp"}, "env": env}}}))
-	return errors.Join(err, out.Close(), excludeFromGit(l.o.Dir, "/.cursor/mcp.json"))
+	if err := syscall.Flock(int(out.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return err
+	}
+	_, err = out.Write(cursorChannel(l.self))
+	return errors.Join(err, excludeFromGit(l.o.Dir, PrivateFile))
 }
 
-// cursorDirectory refuses a directory that has a configuration of its own: ours would
-// replace it.
-func cursorDirectory(dir string) error {
-	if _, err := os.Lstat(filepath.Join(dir, ".cursor", "mcp.json")); err == nil {
-		return tipstaff.Errorf(tipstaff.WorkerDirectory, "%s has a file .cursor/mcp.json, where the channel of a cursor worker must be", dir).
-			WithHint("use another worker, or remove the file from the working tree")
+// cursorChannel is the channel as the CLI reads it: a server that it starts.
+func cursorChannel(self string) []byte {
+	env := map[string]string{}
+	for _, name := range channelEnv() {
+		env[name] = "${env:" + name + "}"
 	}
-	return nil
+	return flow.JSON(object{"mcpServers": object{ServerName: object{"command": self, "args": []string{"worker-mcp"}, "env": env}}})
+}
+
+// cursorLeft reports whether a file is the channel of a worker that could not clean up: what
+// we write, wherever Tipstaff lay then, and locked by nobody who still works.
+func cursorLeft(file string) bool {
+	f, err := openPlain(file, os.O_RDONLY)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var c struct {
+		Servers map[string]struct {
+			Command string `json:"command"`
+		} `json:"mcpServers"`
+	}
+	b, err := readPlain(f)
+	return err == nil && decode(b, &c) && bytes.Equal(b, cursorChannel(c.Servers[ServerName].Command)) &&
+		syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+}
+
+// PrivateFile is the pattern of a file that is ours in the directory of a worker, for as long
+// as it works. git is told to ignore it.
+const PrivateFile = "/.cursor/mcp.json"
+
+// cursorObeys is all of .cursor but rules, which are texts for the model, and the settings of
+// Claude Code, whose hooks it runs.
+func cursorObeys(o *Options) ([]string, error) {
+	found := present(o, ".claude/settings.json", ".claude/settings.local.json")
+	for _, d := range tree(o) {
+		entries, err := os.ReadDir(filepath.Join(d, ".cursor"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return nil, err
+		}
+		for _, e := range entries {
+			file := filepath.Join(d, ".cursor", e.Name())
+			if e.Name() != "rules" && (file != filepath.Join(o.Dir, PrivateFile) || !cursorLeft(file)) {
+				found = append(found, file)
+			}
+		}
+	}
+	return found, nil
 }
 
 // excludeFromGit lists a path in info/exclude of the repository that dir belongs to, so
 // that it is in no commit. Without a repository there is nothing to do.
 func excludeFromGit(dir, pattern string) error {
 	git := filepath.Join(dir, ".git")
-	if b, err := os.ReadFile(git); err == nil { // of a worktree: where its own files are
-		to, ok := strings.CutPrefix(strings.TrimSpace(string(b)), "gitdir: ")
-		if !ok {
-			return nil
+	to, ok := plainLine(git)
+	if to, is := strings.CutPrefix(to, "gitdir: "); is { // of a worktree: where its own files are
+		git = from(dir, to)
+		if common, ok := plainLine(filepath.Join(git, "commondir")); ok {
+			git = from(git, common)
 		}
-		if git = to; !filepath.IsAbs(git) {
-			git = filepath.Join(dir, to)
-		}
-		if b, err := os.ReadFile(filepath.Join(git, "commondir")); err == nil {
-			common := strings.TrimSpace(string(b))
-			if !filepath.IsAbs(common) {
-				common = filepath.Join(git, common)
-			}
-			git = common
-		}
+	} else if ok {
+		return nil
 	}
 	if info, err := os.Stat(git); err != nil || !info.IsDir() {
 		return nil
 	}
 	file := filepath.Join(git, "info", "exclude")
-	listed, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if slices.Contains(strings.Split(string(listed), "\n"), pattern) {
-		return nil
-	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	f, err := openPlain(file, os.O_RDWR|os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return err
 	}
-	if len(listed) > 0 && listed[len(listed)-1] != '\n' {
-		pattern = "\n" + pattern
+	listed, err := readPlain(f)
+	if err == nil && !slices.Contains(strings.Split(string(listed), "\n"), pattern) {
+		if len(listed) > 0 && listed[len(listed)-1] != '\n' {
+			pattern = "\n" + pattern
+		}
+		_, err = f.WriteString(pattern + "\n")
 	}
-	_, err = out.WriteString(pattern + "\n")
-	return errors.Join(err, out.Close())
+	return errors.Join(err, f.Close())
+}
+
+// from is a path as it is meant in a directory.
+func from(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// plainLine is what a plain file holds that names one thing.
+func plainLine(file string) (text string, ok bool) {
+	f, err := openPlain(file, os.O_RDONLY)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	b, err := readPlain(f)
+	return strings.TrimSpace(string(b)), err == nil
+}
+
+// mostPlain is the size of a file that is read whole. Whoever can write to the tree or to its
+// repository can put anything there.
+const mostPlain = 1 << 20
+
+// openPlain opens a file that may be anything: no link is followed, and nobody waits at a pipe.
+func openPlain(file string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(file, flags|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, f.Close(), fmt.Errorf("%s is no plain file", file))
+	}
+	return f, nil
+}
+
+func readPlain(f *os.File) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(f, mostPlain+1))
+	if len(b) > mostPlain {
+		return nil, fmt.Errorf("%s has more than %d bytes", f.Name(), mostPlain)
+	}
+	return b, err
 }
 
 type cursorReader struct{ m *mapper }

@@ -46,7 +46,7 @@ type fakeStep struct {
 	Forever bool          `json:"forever,omitempty"` // never ends
 	Exit    int           `json:"exit,omitempty"`
 	Die     bool          `json:"die,omitempty"`   // by SIGKILL
-	Token   bool          `json:"token,omitempty"` // prints the token of its channel
+	Token   bool          `json:"token,omitempty"` // prints the token that it connected with
 }
 
 // start is what a fake saw when it was started.
@@ -136,8 +136,9 @@ func (s *fakeStep) do(channel *mcp.ClientSession) *mcp.ClientSession {
 		fmt.Fprintln(os.Stderr, s.Err)
 	}
 	if s.Token {
-		fmt.Printf("{\"type\":\"x\",\"token\":%q}\n", os.Getenv(tokenVariable))
-		fmt.Fprintln(os.Stderr, os.Getenv(tokenVariable))
+		token, _ := os.ReadFile(filepath.Join(filepath.Dir(os.Args[0]), tokenFile))
+		fmt.Printf("{\"type\":\"x\",\"token\":%q}\n", token)
+		fmt.Fprintf(os.Stderr, "%s\n", token)
 	}
 	if s.Call != "" {
 		if channel == nil {
@@ -171,7 +172,11 @@ func (s *fakeStep) do(channel *mcp.ClientSession) *mcp.ClientSession {
 	return channel
 }
 
+// dial connects to the channel, as a relay does. The token is left beside the fake.
 func dial() *mcp.ClientSession {
+	if token, err := os.ReadFile(beside(os.Getenv(socketVariable))); err == nil {
+		_ = os.WriteFile(filepath.Join(filepath.Dir(os.Args[0]), tokenFile), token, 0o600)
+	}
 	conn, err := DialChannel(context.Background(), os.Environ())
 	if err == nil {
 		var s *mcp.ClientSession

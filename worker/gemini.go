@@ -36,6 +36,7 @@ var gemini = cliType{
 		}
 		return stance{flags: []string{"--approval-mode", "default"}, may: v.allowed()}
 	},
+	obeys:   geminiObeys,
 	prepare: geminiPrepare,
 	reader:  func(m *mapper) reader { return &geminiReader{m: m} },
 	mcpTool: func(name string, servers []string) (string, string, bool) {
@@ -51,34 +52,57 @@ var gemini = cliType{
 	retries: regexp.MustCompile(`(?i)retrying with backoff|attempt \d+ failed`),
 }
 
+// geminiSettings are the settings of a user, and what they say about signing in.
+func geminiSettings(home string) (settings, auth object) {
+	settings, auth = object{}, object{}
+	if b, err := os.ReadFile(filepath.Join(home, ".gemini", "settings.json")); err == nil {
+		decode(b, &settings)
+	}
+	if security, ok := settings["security"].(map[string]any); ok {
+		auth = merged(security["auth"], nil)
+	}
+	return settings, auth
+}
+
+// geminiKeyed reports whether the CLI signs in by a key. Before it signs in otherwise it checks
+// whether it can, and then takes variables from files of the tree, for it must be told to trust
+// the folder.
+func geminiKeyed(auth object, env []string) bool {
+	switch auth["selectedType"] {
+	case "gemini-api-key", "vertex-ai":
+		return true
+	case nil, "":
+		return lookup(env, "GOOGLE_GENAI_USE_GCA") != "true"
+	}
+	return false
+}
+
+// geminiObeys is where it takes variables from when it signs in by an account.
+func geminiObeys(o *Options) ([]string, error) {
+	if _, auth := geminiSettings(lookup(o.Env, "HOME")); geminiKeyed(auth, o.Env) {
+		return nil, nil
+	}
+	return present(o, ".env", ".gemini/.env"), nil
+}
+
 // geminiPrepare gives the CLI a home of its own: it reads its settings from no other place
 // that we may write.
 func geminiPrepare(l *launch) error {
 	home := l.o.Folder
 	l.setenv("GEMINI_CLI_HOME", home)
 	theirs := filepath.Join(l.getenv("HOME"), ".gemini")
-	var user struct {
-		Security struct {
-			Auth json.RawMessage `json:"auth"`
-		} `json:"security"`
-	}
-	settings := object{}
-	if b, err := os.ReadFile(filepath.Join(theirs, "settings.json")); err == nil {
-		decode(b, &user)
-		if l.pick("none", "user") == "user" {
-			decode(b, &settings)
+	settings, auth := geminiSettings(l.getenv("HOME"))
+	if !l.user {
+		settings = object{"experimental": object{"enableAgents": false}} // those of the tree may name servers
+		if geminiKeyed(auth, l.env) {
+			auth["useExternal"] = true // else .env and .gemini/.env of the tree are read
 		}
 	}
-	if len(user.Security.Auth) > 0 {
-		security, _ := settings["security"].(map[string]any)
-		if security == nil {
-			security = map[string]any{}
-		}
-		security["auth"] = user.Security.Auth
-		settings["security"] = security
+	if len(auth) > 0 {
+		settings["security"] = merged(settings["security"], object{"auth": auth})
 	}
 	env := map[string]string{}
-	for _, name := range l.channelEnv() {
+	for _, name := range channelEnv() {
 		env[name] = "$" + name
 	}
 	settings["mcpServers"] = object{ServerName: object{"command": l.self, "args": []string{"worker-mcp"}, "env": env, "trust": true}}

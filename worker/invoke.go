@@ -149,7 +149,7 @@ func (w *CLI) invoke(ctx context.Context, o *Options, resume bool) (Result, erro
 		return Result{}, fmt.Errorf("logs of worker %q: %w", w.config.Name, err)
 	}
 
-	secrets[tokenVariable] = ch.token()
+	secrets[tokenName] = ch.token()
 	i := &invocation{w: w, o: o, plan: p, resume: resume, ch: ch, logs: logs, clean: redaction(o.Redact, secrets), began: began}
 	result := i.run(ctx, l)
 	if err := logs.close(); err != nil {

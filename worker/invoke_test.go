@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 func TestHappyInvocation(t *testing.T) {
@@ -85,7 +86,11 @@ func TestEachTypeRuns(t *testing.T) {
 			if r := b.resume(); r.Outcome != NoReport {
 				t.Errorf("resumed: %s: %s", r.Outcome, r.StderrTail)
 			}
+			token := b.read(filepath.Join(b.bin, tokenFile)) // of the second
 			for _, s := range b.seen() {
+				if all := strings.Join(append(s.Args, s.Env...), " "); len(token) != 64 || strings.Contains(all, token) || strings.Contains(all, tokenName) || strings.Contains(s.MCP, token) {
+					t.Errorf("the token of the channel is with the CLI: %s", all)
+				}
 				if s.Input != "do it" || strings.Contains(strings.Join(s.Args, " "), "do it") || s.Dir != b.options.Dir {
 					t.Errorf("%+v", s)
 				}
@@ -94,6 +99,9 @@ func TestEachTypeRuns(t *testing.T) {
 						t.Errorf("a configuration could set %s, too", name)
 					}
 				}
+			}
+			if _, err := os.Stat(filepath.Join(b.options.Folder, tokenFile)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the token of the channel lies there: %v", err)
 			}
 			if typ == "cursor" {
 				if _, err := os.Stat(filepath.Join(b.options.Dir, ".cursor")); !errors.Is(err, os.ErrNotExist) {
@@ -152,6 +160,19 @@ func TestOutcomesOfFakes(t *testing.T) {
 			}
 			checkOrder(t, b.sink.events, true)
 		})
+	}
+}
+
+// What a CLI says went wrong is recorded as far as a record can have it.
+func TestAnErrorOfAWorkerIsCut(t *testing.T) {
+	b := newBed(t, "claude", connect, fakeStep{Out: initLine(anID)},
+		fakeStep{Out: `{"type":"result","subtype":"success","is_error":true,"result":"API Error: ` + strings.Repeat("x", 1<<20) + ` the end"}`})
+	if r := b.spawn(); r.Outcome != Failed {
+		t.Fatalf("it came to %s", r.Outcome)
+	}
+	said, ok := b.sink.events[len(b.sink.events)-1].(*tipstaff.AgentError)
+	if !ok || len(said.Msg) > flow.MostMessage || !strings.Contains(said.Msg, "API Error: x") || !strings.HasSuffix(said.Msg, "x the end") {
+		t.Errorf("%d bytes are recorded last: %.100v", len(flow.JSON(b.sink.events[len(b.sink.events)-1])), b.sink.events[len(b.sink.events)-1])
 	}
 }
 
@@ -403,7 +424,7 @@ func TestSecretsAreInNoLog(t *testing.T) {
 	b.options.Env = append(b.options.Env, "ANTHROPIC_API_KEY="+key)
 	b.options.Redact = func(line []byte) []byte { return []byte(strings.ReplaceAll(string(line), secret, "$env:SECRET")) }
 	r := b.spawn()
-	token := lookup(b.seen()[0].Env, tokenVariable)
+	token := b.read(filepath.Join(b.bin, tokenFile))
 	all := fmt.Sprintf("%+v", r)
 	for _, e := range b.sink.events {
 		all += fmt.Sprintf("%+v\n", e)

@@ -57,10 +57,10 @@ func (l *launch) pick(none, user string) string {
 // markers are the variables by which the processes of a run are found.
 var markers = []string{"TIPSTAFF_RUN_ID", "TIPSTAFF_LAUNCH", "TIPSTAFF_SPAWN"}
 
-// channelEnv are the variables that the relay of the channel needs, and the markers, for a
-// CLI may hand its children only what it is told to. Configurations refer to them by name.
-func (l *launch) channelEnv() []string {
-	return append([]string{socketVariable, tokenVariable}, markers...)
+// channelEnv are the variable that the relay of the channel needs, and the markers, for a CLI
+// may hand its children only what it is told to. Configurations refer to them by name.
+func channelEnv() []string {
+	return append([]string{socketVariable}, markers...)
 }
 
 // write writes JSON into the private folder.
@@ -73,10 +73,21 @@ func (l *launch) writeText(name, text string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return "", err
 	}
-	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) { // never through a link
-		return "", err
+	return file, writeNew(file, text)
+}
+
+// writeNew replaces a file by one that its owner alone can read, and never writes through a
+// link or into what somebody has open.
+func writeNew(file, text string) error {
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return file, os.WriteFile(file, []byte(text), 0o600)
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
 }
 
 func (l *launch) mkdir(name string) error { return os.MkdirAll(filepath.Join(l.o.Folder, name), 0o700) }

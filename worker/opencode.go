@@ -20,8 +20,9 @@ var opencode = cliType{
 	denialsKnown: true, midTurn: true,
 	reservedFlags: []string{"--pure", "--format", "-m", "--model", "-s", "--session", "-c", "--continue", "--fork", "--share", "--attach", "--port", "--dir", "--command",
 		"-f", "--file", "--agent", "--dangerously-skip-permissions", "--auto", "--yolo", "--title", "-p", "--password", "-u", "--username", "--interactive", "-i", "--replay", "--replay-limit", "-h", "--help", "-v", "--version"},
-	always: []string{"OPENCODE_DISABLE_AUTOUPDATE=1"},
-	sets:   []string{"OPENCODE_CONFIG_CONTENT", "XDG_CONFIG_HOME"},
+	always: []string{"OPENCODE_DISABLE_AUTOUPDATE=1",
+		"OPENCODE_DISABLE_PROJECT_CONFIG=1"}, // else the tree starts servers and sets permissions
+	sets: []string{"OPENCODE_CONFIG_CONTENT", "XDG_CONFIG_HOME"},
 	stance: func(p Posture, v verdicts) stance {
 		switch p {
 		case ReadOnly:
@@ -33,9 +34,13 @@ var opencode = cliType{
 		}
 		return stance{may: v.allowed(), cannot: v.mixed(edits)} // one permission
 	},
+	// OPENCODE_DISABLE_PROJECT_CONFIG is not asked by all of it: plugins are loaded all the same.
+	obeys: func(o *Options) ([]string, error) {
+		return present(o, ".opencode", "opencode.json", "opencode.jsonc"), nil
+	},
 	prepare: func(l *launch) error {
 		env := map[string]string{}
-		for _, name := range l.channelEnv() {
+		for _, name := range channelEnv() {
 			env[name] = "{env:" + name + "}"
 		}
 		config := flow.JSON(object{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,11 +14,15 @@ import (
 )
 
 // ruleOutside is a guard that no policy declares: a worker changes files in its directory
-// alone, and not those that git obeys there.
+// alone, and not those that are protected there.
 const ruleOutside = "builtin/outside"
 
+// Protected says why no run writes a file, by its absolute path, whose links it follows; false:
+// it may.
+type Protected func(path string) (why string, protected bool)
+
 // outside says why a call changes a file that it must not; "": it does not.
-func outside(typ, tool, dir string, args json.RawMessage) string {
+func outside(typ, tool, dir string, args json.RawMessage, protected Protected) string {
 	name := typeOf(typ).edits[tool]
 	if name == "" {
 		return ""
@@ -27,6 +32,12 @@ func outside(typ, tool, dir string, args json.RawMessage) string {
 	if json.Unmarshal(args, &members) != nil || json.Unmarshal(members[name], &path) != nil || path == "" {
 		return fmt.Sprintf("%s changes a file, and its argument %s names none", tool, name)
 	}
+	return Outside(dir, path, protected)
+}
+
+// Outside says why a worker does not change a file; "": it may. A relative path begins at the
+// directory of the worker.
+func Outside(dir, path string, protected Protected) string {
 	if strings.HasPrefix(path, "~") { // some tools take it for the home folder
 		return fmt.Sprintf("%s begins with ~: name a file below %s", tipstaff.Quote(path, 200), dir)
 	}
@@ -48,6 +59,12 @@ func outside(typ, tool, dir string, args json.RawMessage) string {
 		return fmt.Sprintf("%s lies outside of %s", tipstaff.Quote(real, 200), dir)
 	case strings.EqualFold(first, ".git"): // file systems that ignore case have one of them
 		return fmt.Sprintf("%s belongs to git", tipstaff.Quote(real, 200))
+	}
+	if protected == nil {
+		return ""
+	}
+	if why, is := protected(path); is {
+		return fmt.Sprintf("%s: %s", tipstaff.Quote(rel, 200), why)
 	}
 	return ""
 }
@@ -96,4 +113,13 @@ func resolve(path string) (string, error) {
 		rest = append(strings.Split(target, separator), rest...)
 	}
 	return at, nil
+}
+
+// Edits are the tools that change files of a type of CLIs that asks before each call, with the
+// argument that is the path.
+func Edits(typ string) map[string]string {
+	if t := typeOf(typ); t.hook {
+		return maps.Clone(t.edits)
+	}
+	return nil
 }

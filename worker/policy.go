@@ -45,6 +45,8 @@ type PolicyOptions struct {
 	Grants  []Grant
 	Type    string // of the worker
 	Dir     string // where it works, and the only place where it changes files
+	// Protected is what it does not change there either; nil: what belongs to git alone.
+	Protected Protected
 }
 
 // NewPolicy is the policy of one invocation.
@@ -79,7 +81,7 @@ func (p *strictest) Static(server, tool, class string) Ruling {
 func (p *strictest) Decide(_ context.Context, r Request) Ruling {
 	server, tool, _ := strings.Cut(r.Tool, "/")
 	ruling := p.stricter(func(rules Rules) Ruling { return rules.Decide(server, tool, r.Class, r.Args) })
-	if why := outside(p.Type, tool, p.Dir, r.Args); why != "" && server == nativeServer(p.Type) && ruling.Effect != Deny {
+	if why := outside(p.Type, tool, p.Dir, r.Args, p.Protected); why != "" && server == nativeServer(p.Type) && ruling.Effect != Deny {
 		ruling.Effect, ruling.Rules, ruling.Why = Deny, []string{ruleOutside}, why
 	}
 	if ruling.Effect == Ask && p.granted(r, ruling) {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -138,5 +140,46 @@ func TestOutsideIsDenied(t *testing.T) {
 	}
 	if got := p.Decide(t.Context(), request("Read", `{"file_path":"/etc/passwd"}`)); got.Effect != Allow {
 		t.Errorf("reading: %+v", got)
+	}
+}
+
+// A rule that names a command decides call by call. Claude's hook is asked about each. A CLI that
+// can ask nobody is refused where the rule would have to decide; elsewhere it starts no command,
+// or the rule is told as one that does not hold.
+func TestRulesThatNameACommand(t *testing.T) {
+	shells := map[string]string{"claude": "Bash", "codex": "command_execution", "gemini": "run_shell_command", "opencode": "bash", "cursor": "shell"}
+	const (
+		asks, no, told, refused = "its hook asks", "no command", "the rule does not hold, which is told", "refused"
+	)
+	for typ, want := range map[string][3]string{ // auto, read_only, write
+		"claude":   {asks, no, told},
+		"codex":    {refused, told, told},
+		"gemini":   {refused, no, no},
+		"opencode": {refused, no, no},
+		"cursor":   {refused, no, told},
+	} {
+		for i, posture := range []Posture{Auto, ReadOnly, Write} {
+			b := newBed(t, typ)
+			policy := ruled{}
+			for name := range allowAll {
+				policy[name] = Ruling{Effect: Allow, Rules: []string{"all"}}
+			}
+			policy[shells[typ]] = Ruling{Effect: Depends, Rules: []string{"tests"}}
+			s, unenforced, err := b.worker().take(posture, policy)
+			got := fmt.Sprintf("hook %v, may %v, unenforced %v, %v", s.hook, s.may, unenforced, err)
+			switch {
+			case err != nil && strings.Contains(err.Error(), "tests: depends "+shells[typ]):
+				got = refused
+			case slices.Contains(unenforced, "tests: depends "+shells[typ]):
+				got = told
+			case s.hook && !s.may[shells[typ]]:
+				got = asks
+			case !slices.Contains(s.open, execs) && !s.may[shells[typ]]:
+				got = no
+			}
+			if got != want[i] {
+				t.Errorf("%s, %s: %s; want %s", typ, posture, got, want[i])
+			}
+		}
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
+	"os"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -57,10 +59,33 @@ func DialChannel(ctx context.Context, environ []string) (io.ReadWriteCloser, err
 }
 
 func dialChannel(ctx context.Context, environ []string) (*net.UnixConn, *bufio.Reader, error) {
-	socket, token := lookup(environ, socketVariable), lookup(environ, tokenVariable)
-	if socket == "" || token == "" {
-		return nil, nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s and %s are not in the environment: Tipstaff starts this for the workers that it runs", socketVariable, tokenVariable)
+	socket := lookup(environ, socketVariable)
+	if socket == "" {
+		return nil, nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is not in the environment: Tipstaff starts this for the workers that it runs", socketVariable)
 	}
+	token, err := readToken(socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	return dialSocket(ctx, socket, token)
+}
+
+// readToken reads the token that lies beside a socket. The channel removes it when it is shown:
+// a relay that ends before leaves it to the one that its CLI starts instead.
+func readToken(socket string) (string, error) {
+	file := beside(socket)
+	token, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", tipstaff.Errorf(tipstaff.Unauthenticated, "there is no token at %s: the channel has had its connection, or its invocation has ended", file)
+	case err != nil:
+		return "", fmt.Errorf("the token of the channel cannot be read: %w", err)
+	}
+	return string(token), nil
+}
+
+// dialSocket shows a token to the channel at a socket.
+func dialSocket(ctx context.Context, socket, token string) (*net.UnixConn, *bufio.Reader, error) {
 	var d net.Dialer
 	dialled, err := d.DialContext(ctx, "unix", socket)
 	if err != nil {

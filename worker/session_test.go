@@ -93,7 +93,8 @@ type turns struct {
 
 	posture Posture
 	policy  Policy
-	left    int64 // of what the run may cost
+	left    int64    // of what the run may cost
+	used    flow.Use // what the last invocation is charged
 	notes   func(flow.Event)
 }
 
@@ -136,7 +137,8 @@ func (b *turns) take(ctx context.Context, name string, n int) error {
 		Note: func(e flow.Event) { b.notes(e) }, Sync: func() error { return nil },
 		Left: left, Held: func(string) int64 { return 0 }, Spent: func(flow.Use) {}}
 	a.Reserved = act.Wants(a, left)
-	_, err := act.Run(ctx, a)
+	done, err := act.Run(ctx, a)
+	b.used = done.Use
 	return err
 }
 
@@ -272,6 +274,11 @@ func TestAnIDInUseIsGoneOnWith(t *testing.T) {
 		given := b.last()
 		if w := b.store.the(); w.State != tipstaff.SessionLive || w.Invocations[0].Outcome != string(SessionConflict) {
 			t.Fatalf("%s: %+v", typ, w)
+		}
+		for _, bound := range []string{tipstaff.BoundCostUSD, tipstaff.BoundTokens} { // it has done nothing, and says so
+			if n, told := b.used[bound]; n != 0 || !told {
+				t.Errorf("%s: of %s it is charged %d, told %t", typ, bound, n, told)
+			}
 		}
 		b.must(ResumeActivity, 1)
 		if got := b.last(); got != strings.Replace(given, "--session-id ", c.flag, 1) || got == given {

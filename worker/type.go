@@ -34,6 +34,9 @@ type cliType struct {
 
 	// stance is what a posture comes to.
 	stance func(p Posture, v verdicts) stance
+	// obeys lists what of the tree around a directory configures the CLI although it was told
+	// all that it can be told. Nil: nothing does.
+	obeys func(o *Options) ([]string, error)
 	// prepare writes the configuration of an invocation, and says what its command line
 	// and environment need.
 	prepare func(*launch) error

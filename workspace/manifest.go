@@ -48,6 +48,8 @@ type Manifest struct {
 	Roles    map[string]Role   `json:"roles,omitempty" doc:""`    // configured ones: see [Manifest.Role]
 	Bindings map[string]string `json:"bindings,omitempty" doc:""` // roles to workers
 
+	Worktree *document.Preparation `json:"worktree,omitempty" doc:""` // what every worktree is given; nil: nothing
+
 	Prompts   prompts.Set `json:"-"` // those that come with Tipstaff, unless a folder replaces some
 	Telemetry Telemetry   `json:"telemetry,omitzero" doc:""`
 	Serve     Serve       `json:"-" doc:"serve"`

@@ -224,7 +224,9 @@ func TestManifestProblems(t *testing.T) {
 		{"own variable", "servers: {x: {command: [x], inherit_env: [TIPSTAFF_RUN_ID], tools: {a: {}}}}", []string{"1:43 range servers.x.inherit_env[0]"}, "reserved"},
 		{"own header", "servers: {x: {url: 'https://x.example', headers: {Mcp-Session-Id: a}, tools: {a: {}}}}", []string{"1:51 range servers.x.headers.Mcp-Session-Id"}, "set by Tipstaff"},
 		{"digest", "servers: {x: {command: [x], package_digest: abc, tools: {a: {}}}}", []string{"1:45 range servers.x.package_digest"}, "not a digest"},
-		{"package alone", "servers: {x: {command: [x], package: lib, tools: {a: {}}}}", []string{"1:14 field_missing servers.x"}, "nothing would be checked"},
+		{"ignore of builtin", "servers: {builtin: {ignore: [a], tools: {sleep: {}}}}", []string{"1:29 field_unknown servers.builtin.ignore"}, "inside this binary"},
+		{"writable of a server", "servers: {x: {command: [x], writable: [a], tools: {a: {}}}}", []string{"1:39 field_unknown servers.x.writable"}, "belongs to the server builtin"},
+		{"pattern", `servers: {builtin: {writable: ["a/[", "../x", "a//b", ok/**, "src**/x", /tmp/**], tools: {sleep: {}}}}`, []string{"1:32 range servers.builtin.writable[0]", "1:39 range servers.builtin.writable[1]", "1:47 range servers.builtin.writable[2]", "1:62 range servers.builtin.writable[4]"}, "is not a pattern"},
 		{"no tools", "servers: {builtin: {roots: [.]}}", []string{"1:20 field_missing servers.builtin"}, "needs tools"},
 		{"empty tools", "servers: {builtin: {tools: {}}}", []string{"1:28 field_missing servers.builtin.tools"}, "lists no tool"},
 		{"unknown tool", "servers: {builtin: {tools: {read_fil: {}}}}", []string{"1:29 unknown_tool servers.builtin.tools.read_fil"}, `did you mean "read_file"?`},
@@ -395,5 +397,25 @@ func TestServerWithoutTools(t *testing.T) {
 		if s, ok := m.Server("x"); !ok || len(s.Tools) != 0 {
 			t.Errorf("%s: %+v", doc, s)
 		}
+	}
+}
+
+// What every worktree is given is part of what a run is frozen with.
+func TestManifestSaysWhatWorktreesAreGiven(t *testing.T) {
+	m := parse(t, "version: 1\nworktree: {copy: [.env], setup: [[npm, ci], {run: [make], timeout: 1m30s}], ports: 2}\n")
+	back, err := workspace.ParseFrozen(m.Frozen())
+	if err != nil || back.Worktree == nil || cmp.Diff(*m.Worktree, *back.Worktree) != "" || back.Worktree.Setup[1].Limit() != 90*time.Second {
+		t.Errorf("%v %+v", err, back)
+	}
+	if m := parse(t, "version: 1\n"); bytes.Contains(m.Frozen(), []byte("worktree")) {
+		t.Errorf("a manifest that says nothing is frozen as %s", m.Frozen())
+	}
+	_, problems := workspace.Parse("tipstaff.yaml", []byte("version: 1\nworktree:\n  copy: [/etc/passwd]\n  set_up: []\n"))
+	var all []string
+	for _, p := range problems {
+		all = append(all, fmt.Sprintf("%d:%d %s %s", p.Line, p.Column, p.Code, p.Path))
+	}
+	if got := strings.Join(all, ", "); got != "3:10 field_invalid worktree.copy, 4:3 field_unknown worktree.set_up" {
+		t.Error(got)
 	}
 }

@@ -219,6 +219,20 @@ func (m *Manifest) checkThought(f *document.Fields, name string, a Agent) {
 	}
 }
 
+// Linking is the manifest with more patterns of what worktrees have a link to.
+func (m *Manifest) Linking(patterns []string) *Manifest {
+	if m == nil || len(patterns) == 0 {
+		return m
+	}
+	all := *m
+	given := document.Preparation{Link: patterns}
+	if m.Worktree != nil {
+		given = m.Worktree.With(given)
+	}
+	all.Worktree = &given
+	return &all
+}
+
 // ForRun is the manifest as a run goes by it that froze another; either may be nil. A run
 // that was begun with chat completions goes on with them: before openai was the word for
 // the Responses API it stood for them.

@@ -31,17 +31,19 @@ type Server struct {
 	Command       []string          `json:"command,omitempty" doc:""`
 	Env           map[string]string `json:"env,omitempty"`                   // may hold $env:NAME references
 	InheritEnv    []string          `json:"inherit_env,omitempty" doc:""`    // names passed on as they are set here
-	Package       string            `json:"package,omitempty" doc:""`        // the file or folder that PackageDigest is of; "": the program
+	Package       string            `json:"package,omitempty" doc:""`        // the file or folder that digests are of; "": the program, and for the lock what lies beside what Command names
 	PackageDigest string            `json:"package_digest,omitempty" doc:""` // "": not checked
+	Ignore        []string          `json:"ignore,omitempty" doc:""`         // patterns of files of the workspace that have no digest in the lock
 
 	// Of a server that is reached over HTTP.
 	URL     string            `json:"url,omitempty" doc:""`
 	Headers map[string]string `json:"headers,omitempty"` // may hold $env:NAME references
 
 	// Of builtin alone. Nothing listed means nothing allowed.
-	Roots    []string `json:"roots" doc:""`    // folders that files are read and written in
-	Hosts    []string `json:"hosts" doc:""`    // host or host:port that may be fetched from
-	Programs []string `json:"programs" doc:""` // names or paths of programs that may be run
+	Roots    []string `json:"roots" doc:""`              // folders that files are read and written in
+	Hosts    []string `json:"hosts" doc:""`              // host or host:port that may be fetched from
+	Programs []string `json:"programs" doc:""`           // names or paths of programs that may be run
+	Writable []string `json:"writable,omitempty" doc:""` // patterns of files that write_file may write; none: all that is not protected
 }
 
 // Tools are those that are declared of a server, by name.
@@ -62,8 +64,8 @@ const (
 
 // Fields that belong to one kind of server alone.
 var (
-	ofBuiltin = []string{"roots", "hosts", "programs"}
-	ofCommand = []string{"command", "env", "inherit_env", "package", "package_digest"}
+	ofBuiltin = []string{"roots", "hosts", "programs", "writable"}
+	ofCommand = []string{"command", "env", "inherit_env", "package", "package_digest", "ignore"}
 	ofURL     = []string{"url", "headers"}
 	ofOthers  = []string{"start_timeout"} // than builtin
 )
@@ -93,6 +95,8 @@ func (s *Server) CheckDocument(f *document.Fields) {
 	checkEach(f, "roots", checkRoot)
 	checkEach(f, "hosts", checkHost)
 	checkEach(f, "programs", checkProgram)
+	checkEach(f, "writable", checkPattern)
+	checkEach(f, "ignore", checkPattern)
 	checkEach(f, "inherit_env", checkVariable)
 	check(f, "package", checkRoot)
 	check(f, "package_digest", checkDigest)
@@ -144,8 +148,6 @@ func reachable(f *document.Fields) {
 		report(document.CodeFieldMissing, "%s needs command, a list, or url")
 	case stray != "":
 		report(document.CodeRange, "%s: "+stray)
-	case given("package") && !given("package_digest"):
-		report(document.CodeFieldMissing, "%s has a package without package_digest: nothing would be checked")
 	}
 }
 
@@ -227,6 +229,18 @@ func checkRoot(s string) error {
 		return fmt.Errorf("%q is not a folder", s)
 	}
 	return nil
+}
+
+// checkPattern: patterns are of paths in the workspace; roots elsewhere are named in full.
+func checkPattern(s string) error {
+	why := document.PatternFault(strings.TrimPrefix(s, "/"))
+	if strings.ContainsAny(s, "\x00\n") { // it is shown in one line
+		why = "it has a line break, or a character that no path has"
+	}
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("%q is not a pattern: %s; write a path of the workspace, in which * stands for a part of a name and ** for any folders, like docs/**", s, why)
 }
 
 func checkProgram(s string) error {

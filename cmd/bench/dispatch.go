@@ -26,7 +26,7 @@ func measureDispatch(ctx context.Context, b *bench) (rows []row, err error) {
 	if err := newWorkspace(dir); err != nil {
 		return nil, err
 	}
-	options := builtin.Options{Workspace: dir, Roots: []string{"."}}
+	options := builtin.Options{Workspace: dir, Roots: []string{"."}, Protection: workspace.Protect(nil, workspace.Around{Dir: dir})}
 	bare, err := newBareClient(ctx, builtin.New(options))
 	if err != nil {
 		return nil, err

@@ -181,6 +181,7 @@ var figures = []struct {
 	{"worktree", measureWorktree},
 	{"launch", measureLaunch},
 	{"trust", measureTrust},
+	{"protected", measureProtected},
 	{"peer", measurePeer},
 	{"site", measureSite},
 	{"page", measurePage},

@@ -27,7 +27,7 @@ type invoked struct {
 }
 
 // invoke performs a command in this process, with nothing on its standard input. One that
-// serves is told to end at once.
+// serves is told to end when it listens.
 func (s *stop) invoke(t *testing.T, args ...string) (got invoked) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -38,9 +38,16 @@ func (s *stop) invoke(t *testing.T, args ...string) (got invoked) {
 	env.MCP = nil // it takes the standard output of the process
 	ctx := s.ctx
 	if args[0] == "serve" {
-		ended, cancel := context.WithCancelCause(ctx)
-		cancel(&cli.SignalError{Signal: os.Interrupt})
-		ctx = ended
+		serving, end := context.WithCancelCause(ctx)
+		serve := env.Serve
+		env.Serve = func(ctx context.Context, o cli.ServeOptions, announce func(cli.Listening) error) error {
+			o.Addr, o.GRPCAddr = "127.0.0.1:0", "127.0.0.1:0"
+			return serve(ctx, o, func(told cli.Listening) error {
+				end(&cli.SignalError{Signal: os.Interrupt})
+				return announce(told)
+			})
+		}
+		ctx = serving
 	}
 	defer func() {
 		if p := recover(); p != nil {
@@ -101,6 +108,7 @@ func argument(name string) string {
 // and over stores that are not what they should be. None panics or fails by a fault of its own,
 // and one that cannot do what it is asked for says what to do.
 func TestEveryCommandInEveryFolder(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	s := newStop()
 	kept := t.TempDir() // a workspace with a run that waits
 	store, err := sqlite.Open(filepath.Join(kept, storeFolder), &sqlite.Options{UserKey: true})
@@ -154,6 +162,8 @@ func TestEveryCommandInEveryFolder(t *testing.T) {
 				switch {
 				case problem.Code == string(tipstaff.Internal):
 					t.Errorf("tipstaff %s fails by itself:\n%s", told, got.err)
+				case line[0] == "serve" && problem.Code != c.code:
+					t.Errorf("tipstaff %s says %q, want %q: %s", told, problem.Code, c.code, got.err)
 				case got.code == 3 && got.out == "" && problem.Hint == "" && !strings.Contains(problem.Message, ": "):
 					t.Errorf("tipstaff %s does not say what to do: %s", told, got.err)
 				}

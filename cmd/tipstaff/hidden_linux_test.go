@@ -59,7 +59,7 @@ func TestNoHiddenChildOutlivesItsRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorkspace(t, manifest, hiding)
-			w.Write("tipstaff.yaml", w.Read("tipstaff.yaml")+"  desk: {command: [sh, ./server.sh, served], tools: {echo: {}}}\n")
+			w.Write("tipstaff.yaml", w.Read("tipstaff.yaml")+"  desk: {command: [sh, ./server.sh, served], ignore: [served], tools: {echo: {}}}\n")
 			w.Must(0, "tools", "pin", "--yes")
 			alive := func(name string) bool {
 				pid := strings.TrimSpace(w.Read(name))
@@ -75,6 +75,9 @@ func TestNoHiddenChildOutlivesItsRun(t *testing.T) {
 			w.Check(os.Remove(w.Path("served")))
 			p := w.Start("run", "both.yaml", "--unattended")
 			w.Until("the slow call", func() bool { return fileExists(w.Path("there")) || !p.Running() })
+			if !p.Running() {
+				t.Fatal(p.Wait())
+			}
 			if !alive("runs") || !alive("served") {
 				t.Fatal("they are not there")
 			}

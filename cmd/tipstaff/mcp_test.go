@@ -141,23 +141,31 @@ func (c *mcpClient) sent(next tipstaff.NextCall) told {
 	return c.call("", next.Tool, next.Args)
 }
 
+// asked watches a run that was started until it asks.
+func (c *mcpClient) asked(s told) told {
+	c.Helper()
+	w := c.sent(s.Next[0])
+	if w.Trigger.Kind != "gate" || len(w.Gates) != 1 {
+		run := map[string]any{"run_id": s.Run}
+		c.Fatalf("watched: %+v\nits errors: %+v\nnow: %+v", w, c.call("", "run_evidence", map[string]any{"run_id": s.Run, "slice": "errors"}), c.call("", "run_diagnose", run))
+	}
+	return w
+}
+
 // endToEnd starts a run, follows it to its question, decides, decides again, resumes, follows
 // it to its end, and looks at what is recorded.
 func (c *mcpClient) endToEnd() {
 	c.Helper()
 	began := time.Now()
 	s := c.call("", "run_start", map[string]any{"program_file": "ask.yaml", "idempotency_key": "one"})
-	if took := time.Since(began); took > 5*time.Second || s.Pid == 0 || len(s.Next) != 1 || s.Next[0].Tool != "run_watch" || !strings.Contains(fmt.Sprint(s.Argv), s.Run.String()) {
-		c.Errorf("started in %s: %+v", took, s)
+	if s.Pid == 0 || len(s.Next) != 1 || s.Next[0].Tool != "run_watch" || !strings.Contains(fmt.Sprint(s.Argv), s.Run.String()) {
+		c.Errorf("started: %+v", s)
 	}
 	if again := c.call("", "run_start", map[string]any{"program_file": "ask.yaml", "idempotency_key": "one"}); again.Run != s.Run || !again.Replayed {
 		c.Errorf("the same key: %+v", again)
 	}
 	c.call(tipstaff.RequestConflict, "run_start", map[string]any{"program_file": "slow.yaml", "idempotency_key": "one"})
-	w := c.sent(s.Next[0])
-	if w.Trigger.Kind != "gate" || len(w.Gates) != 1 {
-		c.Fatalf("watched: %+v", w)
-	}
+	w := c.asked(s)
 	run := map[string]any{"run_id": s.Run}
 	r := c.call("", "run_resume", run)
 	for r.Outcome == tipstaff.ResumeRunning && time.Since(began) < time.Minute { // it is about to park
@@ -362,7 +370,7 @@ allowed_effects:`, 1))
 	}
 	alice := as("the-secret-of-alice", "2026-07-28")
 	s := alice.call("", "run_start", map[string]any{"program_file": "ask.yaml"})
-	gate := alice.sent(s.Next[0]).Gates[0].ID
+	gate := alice.asked(s).Gates[0].ID
 	for _, revision := range []string{"2025-06-18", "2026-07-28"} {
 		bob := as("the-secret-of-bob-", revision)
 		for _, name := range []string{"run_resume", "run_cancel", "run_status", "run_events_tail", "run_metrics", "run_watch", "run_evidence", "run_diagnose", "delivery_gate", "run_verify", "run_diff"} {

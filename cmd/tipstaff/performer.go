@@ -270,16 +270,24 @@ func workerPrice(m *ws.Manifest) worker.Price {
 // was made, with the markers of the run.
 func workerEnviron(s worker.Settled, env *runner.Environment) ([]string, error) {
 	own, err := env.Frozen.WorkerEnviron(s.Worker, os.Environ())
-	return append(own, env.Markers...), err
+	return append(own, env.Environ()...), err
 }
 
 // workerPolicy is the stricter of the policy that the run has frozen and the one in force,
 // with what was granted.
 func workerPolicy(l *worker.Local, dir string, env *runner.Environment) worker.Policy {
-	by := policy.Run{ID: env.Run, Principal: env.User}
-	return worker.NewPolicy(worker.PolicyOptions{Frozen: workerRules{env.Frozen.Rules(), by}, Type: l.Type, Dir: dir, Grants: l.Grants,
-		Current: func() (worker.Rules, error) {
-			rules, err := env.Policy()
-			return workerRules{rules, by}, err
-		}})
+	return policyIn(dir, env.ProtectedIn(dir), policy.Run{ID: env.Run, Principal: env.User},
+		worker.PolicyOptions{Type: l.Type, Grants: l.Grants}, env.Frozen.Rules(), env.Policy)
+}
+
+// policyIn is that policy of a worker in a directory. A command may write to the files there
+// that the worker may write.
+func policyIn(dir string, protected worker.Protected, by policy.Run, o worker.PolicyOptions, frozen *policy.Policy, current func() (*policy.Policy, error)) worker.Policy {
+	writable := func(path string) bool { return worker.Outside(dir, path, protected) == "" }
+	o.Dir, o.Protected, o.Frozen = dir, protected, workerRules{frozen, by, writable}
+	o.Current = func() (worker.Rules, error) {
+		rules, err := current()
+		return workerRules{rules, by, writable}, err
+	}
+	return worker.NewPolicy(o)
 }

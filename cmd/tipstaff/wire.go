@@ -334,6 +334,9 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 		if err != nil {
 			return err
 		}
+		if err := own.Refusal(); err != nil && config.Serves { // whoever serves drives
+			return errors.Join(unusable(err), own.Close())
+		}
 		store, config.Files, config.Folders = own, filepath.Join(dir, "journal"), own
 	}
 	keys := store.Keys()

@@ -12,11 +12,13 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/delivery"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/provider"
@@ -24,6 +26,7 @@ import (
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 	"github.com/tipstaff/tipstaff/worker"
+	ws "github.com/tipstaff/tipstaff/workspace"
 )
 
 // Names of environment variables of a scripted worker.
@@ -242,7 +245,7 @@ func scriptPrograms(answers *file.Script) (names []string) {
 }
 
 // builtins are rooted at the working directory. Programs carry the marks of the run, by
-// which they can be found.
+// which they can be found, and know its ports.
 func (w scriptedWorker) builtins(answers *file.Script) (*builtin.Server, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -252,5 +255,11 @@ func (w scriptedWorker) builtins(answers *file.Script) (*builtin.Server, error) 
 	if run, launch := os.Getenv("TIPSTAFF_RUN_ID"), os.Getenv("TIPSTAFF_LAUNCH"); run != "" {
 		markers = supervisor.Markers(run, launch)
 	}
-	return builtin.New(builtin.Options{Workspace: dir, Roots: []string{"."}, Programs: scriptPrograms(answers), Markers: markers}), nil
+	for _, entry := range os.Environ() {
+		if strings.HasPrefix(entry, delivery.PortVariable) {
+			markers = append(markers, entry)
+		}
+	}
+	return builtin.New(builtin.Options{Workspace: dir, Roots: []string{"."}, Programs: scriptPrograms(answers), Markers: markers,
+		Protection: ws.Protect(nil, ws.Around{Dir: dir})}), nil
 }

@@ -106,6 +106,13 @@ func (f *fake) connect() {
 	f.check(err)
 }
 
+// token is that of the channel, before it is connected to.
+func (f *fake) token() string {
+	token, err := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("TIPSTAFF_MCP_SOCKET")), "mcp.token"))
+	f.check(err)
+	return string(token)
+}
+
 func (f *fake) text(text string) {
 	f.say(`{"type":"assistant","message":{"id":"m%d","model":"m","content":[{"type":"text","text":%s}],"usage":{"input_tokens":10,"output_tokens":5}},"session_id":%q}`, f.n, jsonText(text), f.id)
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -115,21 +117,26 @@ var parts = map[string]func(*fake){
 	},
 	"steals a token": func(f *fake) {
 		old := filepath.Join(f.dir, "old")
-		said := func(environ ...string) string {
-			conn, err := worker.DialChannel(context.Background(), environ)
-			if err == nil {
-				f.check(conn.Close())
-				return "taken"
+		said := func(socket, token string) string {
+			conn, err := net.Dial("unix", socket)
+			if err != nil {
+				return err.Error()
 			}
-			return err.Error()
+			defer conn.Close()
+			_, err = io.WriteString(conn, token+"\n")
+			f.check(err)
+			answer, err := bufio.NewReader(conn).ReadString('\n')
+			f.check(err)
+			return strings.TrimSpace(answer)
 		}
-		socket, token := "TIPSTAFF_MCP_SOCKET="+os.Getenv("TIPSTAFF_MCP_SOCKET"), "TIPSTAFF_MCP_TOKEN="+os.Getenv("TIPSTAFF_MCP_TOKEN")
+		socket := os.Getenv("TIPSTAFF_MCP_SOCKET")
+		token := f.token()
 		if f.n > 1 { // before its own connection: nor is that one lost by it
 			before, err := os.ReadFile(old)
 			f.check(err)
 			was := strings.Split(string(before), "\n")
 			f.note("with an old token: %s", said(socket, was[1]))
-			f.note("at an old socket it is refused: %t", said(was[0], was[1]) != "taken")
+			f.note("at an old socket it is refused: %t", said(was[0], was[1]) != "ok")
 		}
 		f.begin()
 		f.note("a second connection: %s", said(socket, token))
@@ -259,9 +266,9 @@ func TestHostileWorkers(t *testing.T) {
 		"kills its keeper":     {"", 1, "exit", `"signal":"SIGKILL"`},
 		"stops its keeper":     {"wall: 1s", 1, "limit", `"which":"wall"`},
 		"never ends a message": {"", 0, "no_report reported", "32 MiB at most: true"},
-		"steals a token": {"", 0, "no_report reported", "with an old token: the channel refuses: the token is not that of this invocation\n" +
+		"steals a token": {"", 0, "no_report reported", "with an old token: the token is not that of this invocation\n" +
 			"at an old socket it is refused: true\n" +
-			"a second connection: the channel refuses: the channel has had its connection: an invocation has one\n"},
+			"a second connection: the channel has had its connection: an invocation has one\n"},
 	} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()

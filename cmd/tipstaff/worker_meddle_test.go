@@ -36,21 +36,26 @@ var meddling = map[string]string{
 		echo x > "$(printf 'a\nb')"
 		echo x > "` + evil + `"
 		git update-ref refs/heads/main HEAD
+		git -C $top commit -q --allow-empty -m evil
 		echo "# edited" >> $top/plan.yaml
-		common=$(cd "$(git rev-parse --git-common-dir)" && pwd)
-		mkdir -p "$common/hooks"
-		for hook in reference-transaction post-checkout post-index-change pre-commit post-commit; do
-			printf '#!/bin/sh\necho %s >> "%s/planted"\n' $hook "$top" > "$common/hooks/$hook"
-			chmod 755 "$common/hooks/$hook"
+		for repository in "$(git rev-parse --git-common-dir)" $top/.git; do
+			mkdir -p "$repository/hooks"
+			for hook in reference-transaction post-checkout post-index-change pre-commit post-commit; do
+				printf '#!/bin/sh\necho %s >> "%s/planted"\n' $hook "$top" > "$repository/hooks/$hook"
+				chmod 755 "$repository/hooks/$hook"
+			done
+			cp "$repository/hooks/pre-commit" "$repository/monitor"
+			git config --file "$repository/config" core.fsmonitor "$repository/monitor"
+			git config --file "$repository/config" filter.evil.clean "$repository/monitor"
+			git config --file "$repository/config" hook.evil.command "$repository/monitor"
+			git config --file "$repository/config" hook.evil.event reference-transaction
 		done
-		cp "$common/hooks/pre-commit" "$common/monitor"
-		git config core.fsmonitor "$common/monitor"
-		git config filter.evil.clean "$common/monitor"
 		echo '* filter=evil' > .gitattributes`,
-	"takes the branch":       `echo x > out.txt; git symbolic-ref refs/heads/tipstaff/deliver/$TIPSTAFF_RUN_ID-meddle refs/heads/main`,
+	"takes the branch":       `echo x > out.txt; git -C $top symbolic-ref refs/heads/tipstaff/deliver/$TIPSTAFF_RUN_ID-meddle refs/heads/main`,
 	"deletes its worktree":   `rm -rf "$PWD"`,
 	"leads its worktree off": `here=$PWD; cd /; rm -rf "$here"; ln -s "$top" "$here"; echo x > "$here/out.txt"`,
-	"ruins the repository":   `echo x > out.txt; echo '[' >> "$(git rev-parse --git-common-dir)/config"`,
+	"ruins the repository":   `echo x > out.txt; echo '[' >> $top/.git/config`,
+	"ruins its own":          `echo x > out.txt; echo '[' >> "$(git rev-parse --git-common-dir)/config"`,
 }
 
 func init() {
@@ -62,6 +67,13 @@ func init() {
 			f.end()
 		}
 	}
+}
+
+// shownCommit is the commit that the gate of a delivery shows.
+func (w *workspace) shownCommit(run string) string {
+	_, after, _ := strings.Cut(w.Must(0, "show", run, "--delivery").Out, "\ncommit: ")
+	commit, _, _ := strings.Cut(after, "\n")
+	return commit + "\n"
 }
 
 // newMeddler is a workspace whose worker meddles, and whose changes are delivered.
@@ -95,7 +107,7 @@ func TestMeddlerIsTold(t *testing.T) {
 		t.Errorf("it acts on the terminal: %q", r.Out+r.Err)
 	}
 	for _, text := range []string{r.Err, w.Must(0, "show", run, "--delivery").Out} {
-		for _, want := range []string{"refs_changed: refs of the repository changed meanwhile: refs/heads/main (" + base[:12] + " → " + moved[:12] + ")", "checkout_changed", "repository_changed", "hooks/post-checkout",
+		for _, want := range []string{"refs_changed: refs of the repository changed meanwhile: refs/heads/main (" + base[:12] + " → " + moved[:12] + ")", "checkout_changed", "repository_changed", "hooks/post-checkout", "run_repository_changed", "approve is blocked, repository_changed", `core.fsmonitor = "`, `hook.evil.command = "`,
 			`\u001b]0;owned\u0007\u001b[2J\u009b2J\u202eevil\u2066\u200b`, `a\nb`, "etc", "own.txt", "sub"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("it lacks %s:\n%s", want, text)
@@ -105,7 +117,11 @@ func TestMeddlerIsTold(t *testing.T) {
 	if text := w.Must(0, "show", run, "--json").Out; !strings.Contains(text, `"name":"plan.yaml"`) || !strings.Contains(text, `"name":"config"`) || strings.Contains(text, "\x1b") {
 		t.Errorf("%s", text)
 	}
-	shown := w.gitSays("rev-parse", "refs/tipstaff/"+run+"/1")
+	shown := w.shownCommit(run)
+	w.Must(3, "decide", run, "delivery#1", "approve")
+	for _, key := range []string{"core.fsmonitor", "filter.evil.clean", "hook.evil.command", "hook.evil.event"} {
+		w.gitSays("config", "--unset", key)
+	}
 	w.Must(0, "decide", run, "delivery#1", "approve")
 	w.Must(0, "resume", run, "--unattended")
 	branch := "refs/heads/tipstaff/deliver/" + run + "-meddle"
@@ -121,8 +137,8 @@ func TestMeddlerIsTold(t *testing.T) {
 	if w.gitSays("rev-parse", branch+"^") != base+"\n" || w.gitSays("rev-parse", "main") != moved || w.gitSays("symbolic-ref", "HEAD") != "refs/heads/main\n" {
 		t.Error("a branch of the user's was moved, or the commit has another parent")
 	}
-	if kept := w.gitSays("for-each-ref", "refs/heads/tipstaff/run/"); !strings.Contains(kept, strings.TrimSpace(moved)) {
-		t.Errorf("the worker's own commit is lost: %s", kept)
+	if kept := w.gitSays("for-each-ref", "refs/heads/tipstaff/run/", "refs/tipstaff/"); kept != "" {
+		t.Errorf("of the run there is still %s", kept)
 	}
 	if ran := w.Read("planted"); ran != "" {
 		t.Errorf("what the worker has planted was run: %s", ran)
@@ -142,7 +158,8 @@ func TestMeddlerIsStopped(t *testing.T) {
 		"takes the branch":       {4, "approve is blocked, branch_exists"},
 		"deletes its worktree":   {1, "worktree_missing"},
 		"leads its worktree off": {1, "worktree_missing"},
-		"ruins the repository":   {1, "git_failed"},
+		"ruins the repository":   {4, "approve is blocked, repository_changed"},
+		"ruins its own":          {4, "notice run_repository_changed: "},
 	} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
@@ -154,7 +171,8 @@ func TestMeddlerIsStopped(t *testing.T) {
 			if got := strings.Join(w.outcomes(run), " "); got != "reported" || !strings.Contains(r.Err+r.Out, c.says) {
 				t.Errorf("the outcomes are %q: %v", got, r)
 			}
-			if strings.Contains(r.Err, "delivery#1 approve") || c.code == 4 && !strings.Contains(r.Err, "delivery#1 apply") {
+			whole := part == "ruins its own"
+			if strings.Contains(r.Err, "delivery#1 approve") != whole || strings.Contains(r.Err, "delivery#1 apply") != (whole || part == "takes the branch") {
 				t.Errorf("what is blocked is offered, or what is not is not: %v", r)
 			}
 			w.Write(".git/config", config)

@@ -10,8 +10,9 @@ import (
 
 // workerRules are a policy as package worker asks it. A nil policy denies.
 type workerRules struct {
-	policy *policy.Policy
-	run    policy.Run // whose worker asks
+	policy   *policy.Policy
+	run      policy.Run             // whose worker asks
+	writable func(path string) bool // to a command of the worker; nil: nothing is
 }
 
 var _ worker.Rules = workerRules{}
@@ -27,7 +28,7 @@ func (w workerRules) Static(server, tool, class string) worker.Ruling {
 
 // Decide judges as the gate of package tool does: guards first, then the rules.
 func (w workerRules) Decide(server, tool, class string, args json.RawMessage) worker.Ruling {
-	c := policy.Call{Server: server, Tool: tool, Class: flow.Class(class), Args: args, Run: w.run}
+	c := policy.Call{Server: server, Tool: tool, Class: flow.Class(class), Args: args, Run: w.run, Writable: w.writable}
 	found := w.policy.Inspect(c)
 	r := worker.Ruling{Class: class, Facts: found.Facts(), Guards: found.Classes(), Digest: w.policy.Digest()}
 	if f, refused := found.Refused(); refused {

@@ -2,9 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/worker"
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
@@ -45,5 +49,32 @@ rules:
 	}
 	if got := (workerRules{}).Decide("worker-claude", "Read", "read", nil); got.Effect != worker.Deny {
 		t.Errorf("without a policy: %+v", got)
+	}
+}
+
+// A command that a rule allows may write to what the worker may write, and to nothing else.
+func TestRedirectsOfWorkers(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(".git", filepath.Join(dir, "door")); err != nil {
+		t.Fatal(err)
+	}
+	p, problems := ws.ParsePolicy("policy.yaml", []byte(`{version: 1, rules: [{id: tests, tool: worker-claude/Bash, command: "npm test", do: allow}]}`))
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	protected := ws.Protect(nil, ws.Around{Dir: dir}).Protected
+	rules := policyIn(dir, protected, policy.Run{}, worker.PolicyOptions{Type: "claude"}, p, func() (*policy.Policy, error) { return p, nil })
+	for text, allowed := range map[string]bool{
+		"npm test > out.txt": true, "npm test >> sub/out.txt 2>&1": true, "npm test > 'a b'": true, "npm test > " + dir + "/x": true, "npm test >/dev/null": true, "npm test < in.txt": true,
+		"npm test > .git/hooks/pre-commit": false, "npm test >> CLAUDE.md": false, "npm test > tipstaff.yaml": false, "npm test 2> ../x": false, "npm test > /etc/x": false, "npm test > ~/.profile": false,
+		"npm test > $X": false, "npm test > out*": false, "npm test > door/config": false, "npm test >| .envrc": false, "npm test > a > .mcp.json": false, "npm test <> .tipstaff/x": false, "npm run x > out.txt": false,
+	} {
+		got := rules.Decide(t.Context(), worker.Request{Tool: "worker-claude/Bash", Class: "once", Args: flow.JSON(map[string]string{"command": text})})
+		if (got.Effect == worker.Allow) != allowed {
+			t.Errorf("%s: %+v", text, got)
+		}
 	}
 }

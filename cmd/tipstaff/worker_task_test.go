@@ -95,8 +95,8 @@ func init() {
 		time.Sleep(forever)
 	}
 	parts["tells secrets"] = func(f *fake) {
+		secret, token := os.Getenv("ANTHROPIC_API_KEY"), f.token()
 		f.begin()
-		secret, token := os.Getenv("ANTHROPIC_API_KEY"), os.Getenv("TIPSTAFF_MCP_TOKEN")
 		f.note("token %s", token)
 		half := len(secret) / 2
 		fmt.Fprintf(f.out, `{"type":"noise","x":"%s`, secret[:half])
@@ -111,6 +111,7 @@ func init() {
 			f.approve("Edit", map[string]string{"file_path": "/etc/" + s, "old_string": "", "new_string": s})
 			f.approve("Bash", map[string]string{"command": "echo " + s, "description": s})
 		}
+		f.check(os.WriteFile("config.ini", []byte("key = "+secret+"\n"), 0o600))
 		f.call("task_ask", map[string]any{"question": "Is it " + secret + "?", "options": []string{token, "no"}})
 		f.end()
 	}
@@ -177,6 +178,11 @@ func TestSecretsOfAWorkerStayOut(t *testing.T) {
 		t.Errorf("the outcomes are %q", got)
 	}
 	all := r.Out + r.Err + w.Must(0, "events", run, "--json").Out + w.Must(0, "show", run, "--json").Out + w.Must(0, "show", run).Out + w.Must(0, "sessions", "--all", "--json").Out
+	diff := w.Must(0, "show", run, "--diff").Out
+	if !strings.Contains(diff, "config.ini") || !strings.Contains(diff, "left out") {
+		t.Errorf("what it has changed is recorded as %s", diff)
+	}
+	all += diff
 	w.Check(filepath.WalkDir(w.Path(".tipstaff"), func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			b, _ := os.ReadFile(name)

@@ -52,7 +52,7 @@ bound.warned bound.refused bound.extended bound.reserved bound.used plan.drafted
 stage.started stage.finished stage.retrying stage.skipped transition turn.merged checkpoint.created
 agent.step_started agent.message agent.router_decided agent.tool_call_request agent.approval_decided agent.tool_call_result agent.finish agent.error
 finding.recorded waiver.recorded handoff.overridden
-worktree.created diff.recorded check.finished delivery.committed delivery.applied delivery.skipped followup.created followup.fixed_point
+worktree.created worktree.prepared setup.finished diff.recorded check.finished delivery.committed delivery.applied delivery.skipped followup.created followup.fixed_point
 worker.started worker.event worker.ended task.status task.log task.output
 """.split())
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -288,8 +289,10 @@ func testRecollectMissesNothing(t *testing.T, place Place) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 0))
-	now := time.Now()
-	b := place.Bench(t, &store.Options{Now: func() time.Time { now = now.Add(time.Minute); return now }})
+	var passed atomic.Int64 // minutes; whoever keeps the lease looks at the clock, too
+	begun := time.Now()
+	at := func(minutes int64) time.Time { return begun.Add(time.Duration(minutes) * time.Minute) }
+	b := place.Bench(t, &store.Options{Now: func() time.Time { return at(passed.Add(1)) }})
 	pick := func(names ...string) string { return names[dice.IntN(len(names))] }
 	var cited []string
 	for range 12 {
@@ -303,7 +306,7 @@ func testRecollectMissesNothing(t *testing.T, place Place) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cited = append(cited, u.String(), cortex.NewURI("event", now, 0).String())
+		cited = append(cited, u.String(), cortex.NewURI("event", at(passed.Load()), 0).String())
 		items, err := b.MemoryItems(t.Context(), tipstaff.MemoryQuery{Type: "event"})
 		if err != nil {
 			t.Fatal(err)
@@ -325,6 +328,7 @@ func testRecollectMissesNothing(t *testing.T, place Place) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		now := at(passed.Load())
 		if got, want := w.Recall(some, req, now), w.Recall(all, req, now); !slices.Equal(got, want) || len(want) == 0 {
 			t.Errorf("%+v: recalled %v\nwant %v", req, got, want)
 		}

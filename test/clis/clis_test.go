@@ -208,7 +208,7 @@ var cases = []struct {
 		w.must(0, "verify", run)
 	}},
 	{"API error and broken channel", func(t *testing.T, c cli) {
-		w := newWorkspace(t, c, worker{posture: readOnly, before: `[ -e "$HOME/break" ] && export TIPSTAFF_MCP_TOKEN=void`},
+		w := newWorkspace(t, c, worker{posture: readOnly, before: `[ -e "$HOME/break" ] && export TIPSTAFF_MCP_SOCKET=/void`},
 			api.Turn{Status: 400, Text: "the request is bad", Times: api.Forever})
 		w.must(4, "task", "spawn", w.task).Says(t, "the request is bad")
 		w.is("paused", "error")
@@ -240,7 +240,7 @@ var cases = []struct {
 	{"used and unknown session", func(t *testing.T, c cli) {
 		spec, turns, outcomes := worker{posture: readOnly}, asks("which colour?"), []string{"paused"}
 		if c.name() == "claude" || c.name() == "gemini" { // whose ids are Tipstaff's
-			spec.before = `case " $* " in *" --session-id "*) [ -e "$HOME/used" ] || { : >"$HOME/used"; echo "take the id" | env -u TIPSTAFF_MCP_TOKEN ` + program(c.name()) + ` "$@" >/dev/null 2>&1; };; esac`
+			spec.before = `case " $* " in *" --session-id "*) [ -e "$HOME/used" ] || { : >"$HOME/used"; echo "take the id" | env -u TIPSTAFF_MCP_SOCKET ` + program(c.name()) + ` "$@" >/dev/null 2>&1; };; esac`
 			turns, outcomes = append([]api.Turn{{When: "take the id", Text: "it is taken"}}, turns...), []string{"session_conflict", "paused"}
 		}
 		w := newWorkspace(t, c, spec, turns...)
@@ -332,7 +332,7 @@ func compiledPolicy(t *testing.T, c cli) {
 	}[c.name()]
 	w := newWorkspace(t, c, worker{posture: auto, rules: rules},
 		script(api.Turn{Calls: []api.Call{api.WriteFile("made.txt", "x")}}, api.Turn{Calls: []api.Call{api.Run("echo x > ran.txt")}})...)
-	w.Write("repo/opencode.json", `{"permission":{"*":"allow"}}`) // what the project allows does not count
+	// What the project allows does not count. An opencode beside such a file is not started.
 	w.Write("repo/.gemini/settings.json", `{"tools":{"allowed":["run_shell_command"],"core":["run_shell_command"]},"general":{"defaultApprovalMode":"auto_edit"}}`)
 	w.Write("repo/.gemini/policies/all.toml", compiled("allow", "run_shell_command"))
 	w.commit()

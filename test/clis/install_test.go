@@ -39,7 +39,7 @@ func installed(t testing.TB) {
 // newScripts is a repository with the scripts that decide whether these tests run.
 func newScripts(t *testing.T) *cmdtest.Scripts {
 	t.Helper()
-	return cmdtest.NewScripts(t, "scripts/clis.sh", "scripts/more.sh", "scripts/changed.sh", "test/clis/clis.json", "test/clis/package.json", "test/clis/package-lock.json")
+	return cmdtest.NewScripts(t, "scripts/clis.sh", "scripts/git.sh", "scripts/more.sh", "scripts/changed.sh", "test/clis/clis.json", "test/clis/package.json", "test/clis/package-lock.json")
 }
 
 // Without npm make test-clis fails and says why, and what runs after every change skips it
@@ -63,6 +63,21 @@ func TestWithoutNPM(t *testing.T) {
 		if !strings.Contains(out, "more: coding CLIs\nthere is no npm: the tests against real coding CLIs are skipped\n") || strings.Contains(out, "make test-clis\n") {
 			t.Errorf("after a change of %s:\n%s", changed, out)
 		}
+	}
+}
+
+// Where the newest git cannot be had the script says why, and fails only whoever asks for it.
+func TestWithoutTheNewestGit(t *testing.T) {
+	s := newScripts(t)
+	for code, args := range map[int][]string{0: {"scripts/git.sh", "--or-skip", "git"}, 1: {"scripts/git.sh", "git"}} {
+		if out := s.Run(code, "bash", args...); !strings.HasPrefix(out, "there is no curl: the tests with the newest git ") {
+			t.Errorf("%v says %q", args, out)
+		}
+	}
+	s.File("delivery/a.go", "package a\n")
+	s.Commit()
+	if out := s.Run(0, "bash", "scripts/more.sh", "--changed"); !strings.Contains(out, "more: the newest git\nthere is no curl: the tests with the newest git are skipped\n") {
+		t.Error(out)
 	}
 }
 

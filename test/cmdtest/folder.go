@@ -8,6 +8,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,7 +36,37 @@ func New(t testing.TB, command func() (string, error), patience time.Duration) *
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	f.Check(err)
 	f.Dir = dir
+	t.Cleanup(f.leave)
 	return f
+}
+
+// leave waits for the processes of runs that are about to end: they still write, and the
+// folder is about to be removed.
+func (f *Folder) leave() {
+	if f.command == nil { // nobody has started anything
+		return
+	}
+	name, err := f.command()
+	for end := time.Now().Add(leaving); err == nil && f.worksHere(name) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// leaving is how long that may take.
+const leaving = 5 * time.Second
+
+// worksHere reports whether a process of a program works in the folder, where that can be
+// told.
+func (f *Folder) worksHere(program string) bool {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	return slices.ContainsFunc(all, func(process string) bool {
+		cwd, err := os.Readlink(process + "/cwd")
+		if err != nil || cwd != f.Dir && !strings.HasPrefix(cwd, f.Dir+"/") {
+			return false
+		}
+		exe, err := os.Readlink(process + "/exe")
+		return err == nil && exe == program
+	})
 }
 
 // Unpack writes the files of a txtar archive.

@@ -25,6 +25,7 @@ type Process struct {
 
 	args    string
 	waitErr error
+	stop    context.CancelFunc
 }
 
 // Prepare makes a command whose streams are yet to be joined.
@@ -34,7 +35,7 @@ func (f *Folder) Prepare(args ...string) *Process {
 	f.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), f.patience)
 	f.Cleanup(cancel)
-	p := &Process{Folder: f, Cmd: exec.CommandContext(ctx, name, args...), Ended: make(chan struct{}), args: strings.Join(args, " ")}
+	p := &Process{stop: cancel, Folder: f, Cmd: exec.CommandContext(ctx, name, args...), Ended: make(chan struct{}), args: strings.Join(args, " ")}
 	p.Cmd.Dir = f.Dir
 	p.Cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + f.Dir, "TMPDIR=" + os.TempDir(), "TIPSTAFF_TRUST=1", raceOptions + "=" + os.Getenv(raceOptions)}, f.Env...)
 	p.Cmd.WaitDelay = 10 * time.Second // for streams that a left-over child holds
@@ -85,6 +86,10 @@ func (p *Process) Try() error {
 		p.waitErr = p.Cmd.Wait()
 		close(p.Ended)
 	}()
+	p.Folder.Cleanup(func() { // before its folder is removed
+		p.stop()
+		<-p.Ended
+	})
 	return nil
 }
 

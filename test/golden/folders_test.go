@@ -255,7 +255,7 @@ func (w *copied) delivered(o outcome) {
 		branch = w.expand(branch)
 		// One commit upon the one that the worktree began with, and a commit that was shown.
 		same("what "+branch+" is built upon", w.git("rev-parse", "begin"), w.git("rev-parse", branch+"^"))
-		if w.git("for-each-ref", "--points-at", branch, "refs/tipstaff/") == "" {
+		if !w.shown(strings.TrimSpace(w.git("rev-parse", branch))) {
 			w.Errorf("%s: %s is no commit that was shown", o.Is, branch)
 		}
 		same("what "+branch+" changes", c.Changes, w.changes("begin", branch))
@@ -274,8 +274,8 @@ func (w *copied) delivered(o outcome) {
 	w.Check(err)
 	var left []string
 	for _, e := range entries {
-		if e.IsDir() {
-			left = append(left, e.Name())
+		if name, _, _ := strings.Cut(e.Name(), "."); e.IsDir() && !slices.Contains(left, name) { // its repository lies beside it
+			left = append(left, name)
 		}
 	}
 	var stay []string
@@ -289,6 +289,16 @@ func (w *copied) delivered(o outcome) {
 	}
 	slices.Sort(stay)
 	same("the list of worktrees", stay, left)
+}
+
+// shown reports whether a gate has named a commit to its decider.
+func (w *copied) shown(commit string) bool {
+	w.Helper()
+	db := w.store()
+	defer db.Close()
+	var gates int
+	w.Check(db.QueryRow(`SELECT count(*) FROM records WHERE kind = 'policy.gate' AND instr(CAST(bytes AS TEXT), ?) > 0`, `"commit":"`+commit+`"`).Scan(&gates))
+	return gates > 0
 }
 
 // nothingRuns fails if a process is left that was started in this copy, by a command or by

@@ -141,7 +141,8 @@ func tryDrawn(ctx context.Context, t target, drawn []string, w io.Writer) (map[s
 	defer os.RemoveAll(s.scratch)
 	prepared := time.Since(began)
 	for _, err := range s.unfit {
-		fmt.Fprintf(w, "# %s: %.2000s\n", t.name, err)
+		said := err.Error()
+		fmt.Fprintf(w, "# %s: %s\n", t.name, said[max(0, len(said)-2000):])
 	}
 	err = s.try(ctx, func(m *mutant) bool { return slices.Contains(drawn, m.name) }, io.Discard, nil)
 	fates := map[string]fate{}

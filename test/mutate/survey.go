@@ -137,18 +137,25 @@ func (s *survey) baseline(ctx context.Context, b *binary) error {
 }
 
 // chunks measures tests so many at a time: in large packages each alone would take longer
-// than trying a few mutants. A chunk that fails without a mutant is left out, and told.
+// than trying a few mutants. Of a chunk that fails without a mutant each test is measured
+// alone, and what fails then is left out, and told.
 func (s *survey) chunks(ctx context.Context, b *binary, names []string) error {
 	for some := range slices.Chunk(names, s.chunk) {
 		t, _, err := s.measure(ctx, b, some...)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			s.unfit = append(s.unfit, err)
+		if err == nil {
+			b.tests = append(b.tests, t)
 			continue
 		}
-		b.tests = append(b.tests, t)
+		for _, name := range some {
+			switch t, _, err = s.measure(ctx, b, name); {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case err != nil:
+				s.unfit = append(s.unfit, err)
+			default:
+				b.tests = append(b.tests, t)
+			}
+		}
 	}
 	slices.SortStableFunc(b.tests, func(x, y test) int { return cmp.Compare(x.cpu, y.cpu) })
 	return nil

@@ -91,7 +91,7 @@ func raced(s suite) suite {
 
 // bugs returns all of them, by the guarantee that they break.
 func bugs() []bug {
-	return slices.Concat(kills, bounds, allowed, tampering, watching, programs, refusals, workers, others, engineBugs, moneyBugs, versionsBugs, serversBugs, shellBugs, trustBugs, clientsBugs, rightsBugs, ownrunBugs)
+	return slices.Concat(kills, bounds, allowed, tampering, watching, programs, refusals, workers, others, engineBugs, moneyBugs, versionsBugs, serversBugs, shellBugs, trustBugs, clientsBugs, rightsBugs, ownrunBugs, auditBugs, deliveryBugs, writeBugs, gateBugs, gitBugs, clisBugs, filesBugs)
 }
 
 // promise returns what the bug breaks, with where it stands.

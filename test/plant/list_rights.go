@@ -109,8 +109,8 @@ var rightsBugs = []bug{
 	{
 		id: "served-is-writable", page: "security.md", says: noneWrites,
 		slip: "protects what the manifest names, and not what a daemon was told on its command line",
-		file: "tool/protected.go",
-		old:  "append(m.Obeys(), workspace.ServedBy(filepath.Join(dir, \".tipstaff\"))...)", new: "m.Obeys()",
+		file: "workspace/protection.go",
+		old:  "slices.Concat(list, p.around.Named, ServedBy(filepath.Join(dir, ownFolder)))", new: "slices.Concat(list, p.around.Named)",
 		suites: []suite{tests("tool", "TestNoToolWritesWhatIsServed")},
 	},
 }

@@ -122,9 +122,9 @@ var trustBugs = []bug{
 	{
 		id: "tools-write-the-record", page: securityPage, says: runsDoNotTrust,
 		slip:   "protects what is there already",
-		file:   "tool/builtin/protect.go",
-		old:    "covers(state, path) && !covers(filepath.Join(state, WorktreesFolder), path)",
-		new:    "path == filepath.Join(state, \"trust\")",
-		suites: []suite{tests("tool/builtin", "TestWhatIsKeptForTheUserIsNotForTools")},
+		file:   "workspace/protection.go",
+		old:    "inside(p.state, path) && !inWorktree(filepath.Join(p.state, builtin.WorktreesFolder), path)",
+		new:    "path == filepath.Join(p.state, \"trust\")",
+		suites: []suite{tests("workspace", "TestWhatIsKeptForTheUserIsNotForTools")},
 	},
 }

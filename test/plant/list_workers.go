@@ -89,8 +89,8 @@ var workers = []bug{
 		id: "rejected-and-shipped", guarantee: 8, says: "Nothing of a worker's work reaches a branch of yours, and nothing reaches the checkout but by `apply`",
 		slip:   "blocks a rejected release for approve, and not for apply",
 		file:   "delivery/deliver.go",
-		old:    "\tfirst(tipstaff.DeliverApply, append(ship[:3:3],",
-		new:    "\tfirst(tipstaff.DeliverApply, append(ship[:2:2],",
+		old:    "\tfirst(tipstaff.DeliverApply, append(slices.Clip(ship),",
+		new:    "\tfirst(tipstaff.DeliverApply, append(ship[:3:3],",
 		suites: []suite{tests("delivery", "TestEachObstacleInItsOrder")},
 	},
 	{
@@ -104,7 +104,7 @@ var workers = []bug{
 	{
 		id: "planted-ref-followed", guarantee: 8, says: "Nothing of a worker's work reaches a branch of yours, and nothing reaches the checkout but by `apply`",
 		slip:   "drops an option of git that looks as if it did nothing",
-		file:   "delivery/git.go",
+		file:   "delivery/refs.go",
 		old:    "\tscript.WriteString(\"option no-deref\\n\") // a planted symbolic ref would lead to one of the user's\n",
 		new:    "",
 		suites: []suite{tests("delivery", "TestPlantedSymbolicRefsAreNotFollowed")},

@@ -14,7 +14,7 @@ func BenchmarkBareCall(b *testing.B) {
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("hello"), 0o644); err != nil {
 		b.Fatal(err)
 	}
-	s := New(Options{Workspace: dir, Roots: []string{"."}})
+	s := New(Options{Workspace: dir, Roots: []string{"."}, Protection: ownAlone{}})
 	c := Call{Tool: "read_file", Args: json.RawMessage(`{"path":"a.txt"}`)}
 	for b.Loop() {
 		if r, err := s.Call(b.Context(), c); err != nil || r.Failed {

@@ -160,7 +160,11 @@ func (s *Server) workingFolder(c call, cwd string) (string, error) {
 	case !info.IsDir():
 		return "", fmt.Errorf("%s is not a folder", cwd)
 	}
-	return filepath.Join(root.Name(), name), nil
+	dir := filepath.Join(root.Name(), name)
+	if err := s.startable(dir); err != nil {
+		return "", fmt.Errorf("no program is started in %s: %w", cwd, err)
+	}
+	return dir, nil
 }
 
 // environment is what a process gets to see of ours: a short list of names, and

@@ -111,7 +111,7 @@ func (s *Server) readFile(c call, in readFileArgs) (answer, error) {
 	if in.MaxBytes == 0 {
 		in.MaxBytes = defaultMaxBytes
 	}
-	if err := s.protect(root, name, false); err != nil {
+	if err := s.readable(root, name); err != nil {
 		return answer{}, fmt.Errorf("%s cannot be read: %w", in.Path, err)
 	}
 	data, err := readAll(root.Root, name, in.MaxBytes)
@@ -125,8 +125,11 @@ func (s *Server) readFile(c call, in readFileArgs) (answer, error) {
 	return answer{value: textFile{in.Path, text, len(data), flow.Digest(data)}, text: text}, nil
 }
 
+// WriteFile is the name of the tool that writes files.
+const WriteFile = "write_file"
+
 var writeFileTool = definition{
-	name:        "write_file",
+	name:        WriteFile,
 	title:       "Write a text file",
 	description: "Writes a whole file under one of the declared roots, making its parent folders. The file is replaced at once or not at all.",
 	input: `{"type":"object","additionalProperties":false,"required":["path","content"],"properties":{
@@ -155,7 +158,7 @@ func (s *Server) writeFile(c call, in writeFileArgs) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := s.protect(root, name, true); err != nil {
+	if err := s.writable(root, name); err != nil {
 		return answer{}, fmt.Errorf("%s was not written: %w", in.Path, err)
 	}
 	content := []byte(in.Content)
@@ -299,7 +302,7 @@ func (s *Server) listDir(c call, in listDirArgs) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := s.protect(root, name, false); err != nil {
+	if err := s.readable(root, name); err != nil {
 		return answer{}, fmt.Errorf("%s cannot be listed: %w", in.Path, err)
 	}
 	l := &listing{Path: in.Path, Entries: []entry{}}

@@ -14,9 +14,8 @@ import (
 // neither .. nor a symbolic link can leave.
 type folder struct {
 	*os.Root
-	info      fs.FileInfo
-	real      string // its path, with all links followed
-	workspace string // likewise that of the workspace
+	info fs.FileInfo
+	real string // its path, with all links followed
 }
 
 // root is the declared folder that a path lies in, and the path within it.
@@ -54,7 +53,7 @@ func (s *Server) elsewhere(path string) error {
 	if err != nil {
 		return fmt.Errorf("the root %q cannot be opened: %w", s.options.Roots[0], reason(err))
 	}
-	for _, p := range []string{path, resolved(path)} {
+	for _, p := range []string{path, followed(path)} {
 		if rel, err := filepath.Rel(first.real, p); err == nil && filepath.IsLocal(rel) {
 			return &refusedError{CodeUncleanPath, fmt.Sprintf("%q lies in the first root: write %q", path, rel)}
 		}
@@ -87,11 +86,7 @@ func (s *Server) folder(root string) (*folder, error) {
 	if f := s.folders[path]; f != nil && os.SameFile(f.info, now) {
 		return f, nil
 	}
-	workspace, err := s.absolute(".")
-	if err != nil {
-		return nil, err
-	}
-	f, err := openFolder(path, workspace)
+	f, err := openFolder(path)
 	if err != nil {
 		return nil, err
 	}
@@ -100,16 +95,13 @@ func (s *Server) folder(root string) (*folder, error) {
 }
 
 // openFolder opens a folder and finds out where it really is.
-func openFolder(path, workspace string) (f *folder, err error) {
+func openFolder(path string) (f *folder, err error) {
 	f = new(folder)
 	if f.Root, err = os.OpenRoot(path); err != nil {
 		return nil, err
 	}
 	if f.info, err = f.Stat("."); err == nil {
 		f.real, err = filepath.EvalSymlinks(path)
-	}
-	if err == nil {
-		f.workspace, err = filepath.EvalSymlinks(workspace)
 	}
 	if err == nil {
 		if there, gone := os.Lstat(f.real); gone != nil || !os.SameFile(f.info, there) {
@@ -127,4 +119,16 @@ func (s *Server) absolute(path string) (string, error) {
 		return filepath.Clean(path), nil
 	}
 	return filepath.Abs(filepath.Join(s.options.Workspace, path))
+}
+
+// followed is a path with the links in it followed, as far as it exists.
+func followed(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	dir := filepath.Dir(path)
+	if dir == path {
+		return path
+	}
+	return filepath.Join(followed(dir), filepath.Base(path))
 }

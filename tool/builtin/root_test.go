@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -18,8 +19,22 @@ func playground(t *testing.T) (*Server, string) {
 		}
 	}
 	relink(t, dir, "a", "root")
-	return New(Options{Workspace: dir, Roots: []string{"root"}}), dir
+	return New(Options{Workspace: dir, Roots: []string{"root"}, Protection: ownAlone{}}), dir
 }
+
+// ownAlone protects Tipstaff's own folder, and follows links to it.
+type ownAlone struct{}
+
+const whyOwn = "it is Tipstaff's own"
+
+func (ownAlone) Hidden(path string) (string, bool) {
+	return whyOwn, strings.Contains(followed(path), string(filepath.Separator)+ownFolder)
+}
+
+func (p ownAlone) Unwritable(path string) (string, bool) { return p.Hidden(path) }
+func (p ownAlone) Protected(path string) (string, bool)  { return p.Hidden(path) }
+
+func isOwn(err error) bool { return err != nil && strings.Contains(err.Error(), whyOwn) }
 
 func relink(t *testing.T, dir, target, name string) {
 	t.Helper()
@@ -48,7 +63,7 @@ func TestRootThatLeadsElsewhere(t *testing.T) {
 		}
 	}
 	relink(t, dir, ownFolder, "root")
-	if text, err := reads(s, "file"); !errors.Is(err, errOwnFolder) {
+	if text, err := reads(s, "file"); !isOwn(err) {
 		t.Errorf("the root leads to %s: read %q, %v", ownFolder, text, err)
 	}
 }
@@ -79,27 +94,32 @@ func TestLinkThatIsMadeLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.options.Roots = []string{"."}
-	if _, err := reads(s, "a/sub/file"); errors.Is(err, errOwnFolder) {
+	if _, err := reads(s, "a/sub/file"); isOwn(err) {
 		t.Fatal("there is no link yet")
 	}
 	if err := os.Remove(filepath.Join(dir, "a", "sub")); err != nil {
 		t.Fatal(err)
 	}
 	relink(t, dir, filepath.Join("..", ownFolder), "a/sub")
-	if text, err := reads(s, "a/sub/file"); !errors.Is(err, errOwnFolder) {
+	if text, err := reads(s, "a/sub/file"); !isOwn(err) {
 		t.Errorf("read %q, %v", text, err)
 	}
-	if _, err := s.writeFile(call{}, writeFileArgs{Path: "a/sub/new", Content: "x"}); !errors.Is(err, errOwnFolder) {
+	if _, err := s.writeFile(call{}, writeFileArgs{Path: "a/sub/new", Content: "x"}); !isOwn(err) {
 		t.Errorf("wrote: %v", err)
 	}
 }
 
-// Where no workspace is named it is the current folder, and that is protected, too.
-func TestUnnamedWorkspaceIsProtected(t *testing.T) {
+// Where nothing says what is protected, everything is.
+func TestNothingIsTouchedWithoutProtection(t *testing.T) {
 	_, dir := playground(t)
-	t.Chdir(dir)
-	s := New(Options{Roots: []string{"."}})
-	if text, err := reads(s, ownFolder+"/file"); !errors.Is(err, errOwnFolder) {
-		t.Errorf("read %q, %v", text, err)
+	s := New(Options{Workspace: dir, Roots: []string{"."}, Programs: []string{"true"}})
+	if text, err := reads(s, "a/file"); err == nil {
+		t.Errorf("read %q", text)
+	}
+	if _, err := s.writeFile(call{}, writeFileArgs{Path: "a/new", Content: "x"}); err == nil {
+		t.Error("wrote")
+	}
+	if _, err := s.command(call{}, execArgs{Argv: []string{"true"}}); err == nil {
+		t.Error("started")
 	}
 }

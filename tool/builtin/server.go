@@ -28,16 +28,8 @@ type Options struct {
 	Hosts     []string // host or host:port that may be fetched from; a host alone covers every port
 	Programs  []string // argv[0] that may be run, compared literally
 
-	// Protected is what no tool writes, because the manifest runs or obeys it: files and
-	// folders, relative to the workspace or absolute; * stands for any name, or part of
-	// one. nil: nothing but what every workspace has.
-	Protected func() []string
-	// Nested is the same of another workspace, above or below.
-	Nested func(workspace string) []string
-
-	// State is the folder of what is kept for the user, whatever workspace: nothing of it is read
-	// or written but worktrees. "": there is none.
-	State string
+	// Protection says what no tool touches; nil: they touch nothing.
+	Protection Protection
 
 	// Markers are NAME=value pairs that every process gets, by which all that a run
 	// started can be found.
@@ -55,6 +47,9 @@ type Server struct {
 
 // New makes a server. Nothing is opened before a tool is called.
 func New(o Options) *Server {
+	if o.Protection == nil {
+		o.Protection = everything{}
+	}
 	o.Roots, o.Hosts, o.Programs = slices.Clone(o.Roots), slices.Clone(o.Hosts), slices.Clone(o.Programs)
 	return &Server{options: o, cel: sync.OnceValues(newCELEnv), folders: map[string]*folder{}}
 }

@@ -53,6 +53,11 @@ func answerOf(g tipstaff.Gate, action string, in url.Values) (answer json.RawMes
 			return bad("data", `the data is not a JSON object, like {"limit": 3}`)
 		}
 		return text, "", nil
+	case len(tipstaff.AsksAgain(g, action)) > 0:
+		if in.Get("obeyed") != "true" {
+			return bad("obeyed", "%s changes what runs and programs obey here: say that it may", action)
+		}
+		return tipstaff.AcceptObeyed(), "", nil
 	}
 	return nil, "", nil
 }

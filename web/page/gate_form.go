@@ -104,6 +104,11 @@ func answerFields(g tipstaff.Gate) (all []field) {
 			all = append(all, f)
 		case action == "modify":
 			all = append(all, field{Name: "data", Label: "Data to go on with", Kind: "json", Hint: `a JSON object, like {"limit": 3}`})
+		default:
+			if files := tipstaff.AsksAgain(g, action); len(files) > 0 {
+				all = append(all, field{Name: "obeyed", Label: "Change what runs and programs obey, too", Kind: "boolean",
+					Hint: "needed by " + action + ": " + strings.Join(files, ", ")})
+			}
 		}
 	}
 	return all

@@ -60,6 +60,30 @@ func TestAnswersToQuestionsAreOfTheirType(t *testing.T) {
 	}
 }
 
+// The page has a question of its own about files that are obeyed, and takes nothing for a yes.
+func TestWhatIsObeyedIsAskedAboutByItself(t *testing.T) {
+	g := tipstaff.Gate{Kind: tipstaff.Delivery, Actions: tipstaff.DeliveryActions}
+	g.Subject, _ = json.Marshal(tipstaff.DeliverySubject{Tree: "t"})
+	if fields := answerFields(g); len(fields) > 0 {
+		t.Errorf("of files like others: %+v", fields)
+	}
+	g.Subject, _ = json.Marshal(tipstaff.DeliverySubject{Tree: "t", Obeyed: []tipstaff.ObeyedFile{{Path: "tipstaff.yaml", Kind: tipstaff.ObeyedDecides, Apply: tipstaff.ApplyAsks},
+		{Path: "a\nb, c", Kind: tipstaff.ObeyedDecides, Apply: tipstaff.ApplyAsks}}})
+	fields := answerFields(g)
+	if len(fields) != 1 || fields[0].Kind != "boolean" || !strings.HasSuffix(fields[0].Hint, `: tipstaff.yaml, "a\nb, c"`) {
+		t.Fatalf("%+v", fields)
+	}
+	for said, want := range map[string]bool{"": false, "false": false, "true": true} {
+		raw, field, err := answerOf(g, tipstaff.DeliverApply, url.Values{"obeyed": {said}})
+		if (err == nil) != want || tipstaff.AcceptsObeyed(raw) != want || !want && field != "obeyed" {
+			t.Errorf("%q: %s, %q %v", said, raw, field, err)
+		}
+	}
+	if raw, _, err := answerOf(g, tipstaff.DeliverApprove, url.Values{}); err != nil || raw != nil {
+		t.Errorf("a branch: %s %v", raw, err)
+	}
+}
+
 // No text of others leaves its block, whatever it says.
 func TestTextOfOthersStaysInItsBlock(t *testing.T) {
 	hostile := "one\nrule: allow\n… 3 bytes left out …\n  | deeper\n\nlast"

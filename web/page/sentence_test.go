@@ -127,6 +127,8 @@ func TestSentences(t *testing.T) {
 		{tipstaff.KindTransition, `{"from":"critic","to":"work","reason":"reintent"}`, "The pipeline goes from critic to work (reintent)", false, 0},
 		{tipstaff.KindPlanStep, `{"node":"a","status":"refused","error":{"code":"policy","message":"rule 3"}}`, "The node a was refused: policy. rule 3", true, 0},
 		{tipstaff.KindBoundRefused, `{"bound":"tool_calls","limit":5,"used":5,"refused":"root/b"}`, "The bound tool calls was reached: 5 of 5 used; refused: root/b", true, 0},
+		{tipstaff.KindSetupFinished, `{"phase":"setup","argv":["npm","ci"],"tree":"t","in":"worktree","duration_ms":5}`, "The set-up npm ci succeeded", false, 5},
+		{tipstaff.KindSetupFinished, `{"phase":"setup","argv":["npm","ci"],"tree":"t","in":"clean","duration_ms":5}`, "The set-up npm ci for the checks succeeded", false, 5},
 		{tipstaff.KindRunParked, `{"gates":["g"]}`, "The run was parked, waiting at 1 gate", false, 0},
 	} {
 		got := sentence(&tipstaff.Event{Kind: c.kind, Body: json.RawMessage(c.body)})

@@ -173,6 +173,15 @@ echo 'mine, as I am about to have it' >mine.txt
 echo notes >notes.txt
 freeze
 
+# Worktrees that were given what a project needs beside its commit, and one that was not.
+folder prepared
+echo KEY=1 >.env.local
+mkdir modules
+echo a library >modules/lib.txt
+start given 4 run prepared.yaml --input what=free --unattended
+start unready 1 run unready.yaml --input what=free --unattended
+freeze
+
 # Workers that wait. Gates of reviews stay open for ever; questions, failures and approvals
 # of workers expire in a day, so they are frozen decided.
 folder parked

@@ -10,11 +10,10 @@ everything)
 	echo 'echo tool' >tool.sh
 	chmod +x tool.sh
 	;;
-slow) # as long as there is no file "go" beside the repository
-	here=$(cd "$(git rev-parse --git-common-dir)/.." && pwd)
-	echo slow >>"$here/effects/slow"
+slow) # as long as there is no file "go" beside the repository, which lies in /mnt
+	echo slow >>/mnt/repo/effects/slow
 	echo slow >slow.txt
-	test -e "$here/../go" || sleep 1000
+	test -e /mnt/go || sleep 1000
 	;;
 *) echo "$1 of the run" >"$1.txt" ;;
 esac

@@ -1,0 +1,39 @@
+package delivery
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/redact"
+)
+
+// A changed file of 2 GB is compared, checked, and searched for credentials to its end,
+// and we do not hold it in memory.
+func TestAFileOfTwoGigabytes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes half a minute, and 2 GB of the disk")
+	}
+	const size, most = 2 << 30, 256 << 20
+	p := newCleanPlay(t, document.Preparation{}, shellCheck("there", "test $(wc -c < huge.bin) = 2147483648"))
+	p.known = redact.New(map[string]string{"API_KEY": apiKey})
+	p.work = func(dir string) {
+		f, err := os.Create(dir + "/huge.bin")
+		must(p.bed, err)
+		_, err = f.WriteAt([]byte(apiKey), int64(size-len(apiKey)))
+		must(p.bed, err)
+		must(p.bed, f.Close())
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	p.drive()
+	runtime.ReadMemStats(&after)
+	s := p.subject("delivery#1")
+	if s.Files != 1 || !s.Paths[0].Binary || blocked(s) != "approve:secret_in_diff apply:secret_in_diff" || outcomes(s) != "there passed" {
+		t.Errorf("%+v %s", s, blocked(s))
+	}
+	if grown := after.Sys - before.Sys; grown > most {
+		t.Errorf("it took %d MB", grown>>20)
+	}
+}

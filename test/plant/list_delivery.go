@@ -1,0 +1,102 @@
+package main
+
+const (
+	lookedAgain = "What blocks is looked for again whenever the gate is shown, and when it is decided"
+	suggests    = "It suggests the first of `approve`, `fix`, `skip` and `halt` that is not blocked"
+	opensAgain  = "which says what came in the way"
+	anyTime     = "at any time the newest of them"
+	oneAtATime  = "One `apply` at a time writes"
+	noWorktree  = "What was decided needs no worktree any more"
+)
+
+// Bugs against the gate of a delivery.
+var deliveryBugs = []bug{
+	{
+		id: "blockers-as-they-were", page: "delivery.md", says: lookedAgain,
+		slip:   "shows what was recorded when the gate opened",
+		file:   "delivery.go",
+		old:    "	if g.Now != nil {\n		s.Blocked, s.DefaultAction",
+		new:    "	if g.Now == nil {\n		return s, true\n	}\n	if g.Now.Worktree && len(g.Now.Blocked) == 0 {\n		s.Blocked, s.DefaultAction",
+		suites: []suite{tests("runner", "TestBlockersAreLookedForAgain")},
+	},
+	{
+		id: "decided-as-it-was", page: "delivery.md", says: lookedAgain,
+		slip:   "looks again for whoever reads, and not for whoever decides",
+		file:   "runner/decide.go",
+		old:    "	g.Now = known.now\n",
+		new:    "",
+		suites: []suite{tests("runner", "TestBlockersAreLookedForAgain|TestABlockerThatIsGone")},
+	},
+	{
+		id: "fix-of-nothing", page: "delivery.md", says: lookedAgain,
+		slip:   "does not look whether the worktree is there",
+		file:   "delivery/look.go",
+		old:    "WorktreeMissing: !now.Worktree, Secret",
+		new:    "WorktreeMissing: false, Secret",
+		suites: []suite{tests("delivery", "TestWhatStandsInTheWayNow")},
+	},
+	{
+		id: "follow-ups-without-end", page: "delivery.md", says: "One that has changed nothing",
+		slip:   "forgets, when it looks again, what only the run knows of follow-ups",
+		file:   "delivery/look.go",
+		old:    "			f.NoFollowup = &was\n",
+		new:    "			f.NoFollowup = nil\n",
+		suites: []suite{tests("delivery", "TestWhatIsSettledOfFollowUps")},
+	},
+	{
+		id: "suggests-what-is-blocked", page: "delivery.md", says: suggests,
+		slip:   "suggests approve whatever stands in its way",
+		file:   "delivery.go",
+		old:    "		if slices.Contains(open, action) {\n			return action",
+		new:    "		if len(open) > 0 {\n			return action",
+		suites: []suite{tests("delivery", "TestSuggestedAction|TestWhatStandsInTheWayNow")},
+	},
+	{
+		id: "opens-again-without-a-word", page: "delivery.md", says: opensAgain,
+		slip:   "opens the gate anew, and does not say why",
+		file:   "delivery/deliver.go",
+		old:    "	if d.hindrance != nil {",
+		new:    "	if d.hindrance != nil && d.hindrance.Code == \"\" {",
+		suites: []suite{tests("delivery", "TestAGateThatOpensAgainSaysWhy")},
+	},
+	{
+		id: "two-apply-at-once", page: "delivery.md", says: oneAtATime,
+		slip:   "takes no lock before it looks at the checkout",
+		file:   "delivery/activity.go",
+		old:    "	unlock, err := e.Lock(filepath.Join(e.Worktrees, \"apply.lock\"))",
+		new:    "	unlock, err := func() error { return nil }, error(nil)",
+		suites: []suite{tests("delivery", "TestTwoThatApplyAtOnce")},
+	},
+	{
+		id: "published-from-a-worktree", page: "delivery.md", says: noWorktree,
+		slip:   "says of a run that has only to publish that it cannot go on",
+		file:   "diagnose.go",
+		old:    "run.Delivery.Kind != DeliveryCompleted && run.Delivery.Kind != DeliveryDecided:",
+		new:    "run.Delivery.Kind != DeliveryCompleted:",
+		suites: []suite{tests("runner", "TestADecidedDeliveryNeedsNoWorktree"), script("followup")},
+	},
+	{
+		id: "difference-of-the-end-alone", page: "delivery.md", says: anyTime,
+		slip:   "prints the difference of the end, and that of a stage by its name",
+		file:   "diff.go",
+		old:    "(req.Stage == \"\" || b.Stage == req.Stage)",
+		new:    "b.Stage == req.Stage",
+		suites: []suite{tests(".", "TestTheNewestDifferenceIsShown")},
+	},
+	{
+		id: "reviewed-unseen", page: "delivery.md", says: "names the files that have changed",
+		slip:   "names no files at the gate of a review",
+		file:   "gate.go",
+		old:    "	return g.Kind == Handoff || g.Kind == Question && AskerPath(g.Kind, g.Key) != g.Key",
+		new:    "	return g.Kind == Question && AskerPath(g.Kind, g.Key) != g.Key",
+		suites: []suite{tests("runner", "TestTheNewestDifference")},
+	},
+	{
+		id: "follow-up-unnamed", page: "delivery.md", says: "`decide` prints its id",
+		slip:   "says that it is decided, and not what goes on",
+		file:   "cli/decide.go",
+		old:    "		fmt.Fprintf(a.out, \"followed up by %s, with what is to be corrected\\n\", next)\n",
+		new:    "",
+		suites: []suite{script("followup")},
+	},
+}

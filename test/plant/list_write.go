@@ -1,0 +1,92 @@
+package main
+
+const (
+	writersRefuse  = "Whoever writes for a run asks the same"
+	wordsAreCode   = "every word of its arguments that is a file of the workspace, also inside of a text for a shell"
+	namesAreOpened = "A wildcard opens nothing"
+	codeIsLocked   = "everything that it may load"
+)
+
+// Bugs against what runs may not write, and against the digests of what they could.
+var writeBugs = []bug{
+	writeBug("tool-writes-unasked", writersRefuse, "asks before it reads, and not before it writes", "tool/builtin/files.go",
+		"\tif err := s.writable(root, name); err != nil {\n\t\treturn answer{}, fmt.Errorf(\"%s was not written: %w\", in.Path, err)\n\t}\n", "", "workspace", "TestNoWriterWritesWhatIsProtected"),
+	writeBug("hook-asks-git-alone", writersRefuse, "believes that a worker's directory is protected by its place", "worker/outside.go",
+		"\tif protected == nil {\n", "\tif true {\n", "workspace", "TestNoWriterWritesWhatIsProtected"),
+	writeBug("apply-unasked", writersRefuse, "applies what a person has approved, whatever it is", "delivery/apply.go",
+		"\tnames = r.protected(changed, tipstaff.ApplyNever)\n", "", "workspace", "TestNoWriterWritesWhatIsProtected"),
+	writeBug("exec-anywhere", writersRefuse, "looks at the program, and not at where it is started", "tool/builtin/exec.go",
+		"\tif err := s.startable(dir); err != nil {\n\t\treturn \"\", fmt.Errorf(\"no program is started in %s: %w\", cwd, err)\n\t}\n", "", "workspace", "TestNoWriterWritesWhatIsProtected"),
+	writeBug("case-tells", writersRefuse, "compares names as this file system does", "workspace/fold.go",
+		"\tif plain(path) {\n", "\tif true {\n", "workspace", "TestNamesAreFolded"),
+	writeBug("links-are-text", writersRefuse, "looks at the path, and not where links lead", "workspace/protection.go",
+		"\tif place.real != place.named {\n\t\tp.at(place.real, p.reviewed, look)\n", "\tif place.real != place.named {\n", "workspace", "TestWhatCannotBeFollowedIsProtected"),
+	writeBug("folders-stay", writersRefuse, "looks at a folder once", "workspace/folders.go",
+		"ok && fact.stamp == stamp {", "ok && fact.stamp.Inode == stamp.Inode {", "workspace", "TestFoldersAreLookedAtAgain"),
+	writeBug("manifests-stay", writersRefuse, "reads the manifest of a workspace in this one once", "workspace/folders.go",
+		"ok && had.manifest == fact.manifest {", "ok {", "workspace", "TestFoldersAreLookedAtAgain"),
+	writeBug("users-configuration-is-free", writersRefuse, "protects what the user's configuration of git names, and not that itself", "workspace/gitobeys.go",
+		"\t\t\tg.obeys = append(g.obeys, path)\n", "", "workspace", "TestWhatGitIsToldToObey"),
+	writeBug("wrapped-programs-are-free", wordsAreCode, "takes the first word for the program", "workspace/started.go",
+		"b, known := builders[name]; known {", "b, known := builders[name]; known && i == 0 {", "workspace", "TestCommandsNameWhatTheyRun"),
+	writeBug("programs-keep-the-root-alone", wordsAreCode, "protects code in the workspace's own folder, and not wherever make may be started", "workspace/protection.go",
+		"\t\tp.codeEvery = why\n", "\t\tp.codeEvery = named{}\n", "workspace", "TestProgramsThatRunTheirFolder"),
+	writeBug("kept-by-case", writersRefuse, "compares the folder of what is kept as this file system does", "workspace/protection.go",
+		"\tpath = fold(path)\n\treturn writing", "\treturn writing", "workspace", "TestWhatIsKeptForTheUserIsNotForTools"),
+	writeBug("copies-by-case", writersRefuse, "knows a worktree by one spelling", "workspace/protection.go",
+		"inside(fold(p.copy), fold(path))", "inside(p.copy, path)", "workspace", "TestACopyIsProtectedAsTheWorkspace"),
+	writeBug("outer-knows-no-copy", writersRefuse, "asks the workspace around about the path in the worktree", "workspace/protection.go",
+		"outer.at(p.original(path), reviewed, look)", "outer.at(path, reviewed, look)", "workspace", "TestOtherWorkspacesOfACopy"),
+	writeBug("targets-come-later", writersRefuse, "follows links to what is there", "workspace/place.go",
+		"\tif err != nil && path != \"/\" {", "\tif _, none := os.Stat(path); (err != nil || none != nil) && path != \"/\" {", "workspace", "TestTheTargetOfALinkIsProtectedBeforeItIsThere"),
+	writeBug("includes-are-not-read", writersRefuse, "reads the configuration of git, and not what it includes", "workspace/gitobeys.go",
+		"\t\t\tg.read(named, depth+1)\n", "", "workspace", "TestWhatGitIsToldToObey"),
+	writeBug("pipe-is-read", writersRefuse, "opens whatever a configuration of git names", "workspace/gitobeys.go",
+		"os.O_RDONLY|syscall.O_NONBLOCK", "os.O_RDONLY&syscall.O_NONBLOCK", "workspace", "TestWhatGitIsToldToObey"),
+	writeBug("script-alone", wordsAreCode, "protects a script, and not what it loads", "workspace/started.go",
+		"\t\ts.paths = append(s.paths, dir)\n\t\treturn\n", "\t\treturn\n", "workspace", "TestCommandsNameWhatTheyRun"),
+	writeBug("workspace-is-no-folder", wordsAreCode, "forgets that a script in the workspace itself loads what lies there", "workspace/started.go",
+		"\t\treturn\n\t}\n\ts.kinds = true\n}\n", "\t\treturn\n\t}\n}\n", "workspace", "TestCommandsNameWhatTheyRun"),
+	writeBug("shell-text-is-one-word", wordsAreCode, "takes sh -c for a program with one argument", "workspace/started.go",
+		"\t\tlist = append(list, pieces...)\n", "", "workspace", "TestCommandsNameWhatTheyRun"),
+	writeBug("wildcard-opens", namesAreOpened, "takes ** for the name of all that it matches", "workspace/protection.go",
+		"p.match(glob, path) && opensByName(glob, f.Rule)", "p.match(glob, path)", "workspace", "TestWritableOpensWhatItNames"),
+	writeBug("everything-opens", namesAreOpened, "lets an entry open what is started", "workspace/protection.go",
+		"\t\tif !f.opens || !p.opened(place, f) {", "\t\tif f.Rule == RuleOwn || !p.opened(place, f) {", "workspace", "TestWritableOpensWhatItNames"),
+	writeBug("writable-is-advice", "narrows what `write_file` writes", "opens what the entries name, and narrows nothing", "workspace/protection.go",
+		"is.closed.Rule != 0 || len(p.writable) == 0:", "true:", "workspace", "TestWritableNarrows"),
+	writeBug("linked-is-free", writersRefuse, "protects what is linked by its name alone, not by a pattern", "workspace/protection.go",
+		"return document.MatchPath(pattern, within) })", "return pattern == within+\"/**\" })", "workspace", "TestWhatIsLinkedIsProtected"),
+	{
+		id: "links-of-programs-are-free", page: "security.md", says: writersRefuse,
+		slip: "protects what the manifest links, not what the program does",
+		file: "runner/environment.go", old: "manifest.Linking(c.text.files().Prepare.Link)", new: "manifest.Linking(nil)",
+		suites: []suite{script("worktree_files")},
+	},
+	writeBug("worktree-is-elsewhere", writersRefuse, "forgets that a worktree has the files of the workspace", "workspace/protection.go",
+		"\tcase p.copy == \"\":\n", "\tcase true:\n", "workspace", "TestACopyIsProtectedAsTheWorkspace"),
+	writeBug("named-files-locked-alone", codeIsLocked, "digests what a command names", "tool/listing.go",
+		"s.code.digests(true)", "s.code.digests(false)", "tool", "TestCodeBesideAServerIsLocked"),
+	writeBug("no-code-is-no-digest", codeIsLocked, "takes a server without code for one whose lock is older", "tool/package.go",
+		"len(held.Files) == 0 && !held.Beside {", "len(held.Files) == 0 {", "tool", "TestTheFirstFileOfAServerIsNew"),
+	writeBug("build-files-by-case", codeIsLocked, "looks for Makefile as the table has it", "workspace/started.go",
+		"return build[fold(name)] })", "return build[name] })", "workspace", "TestWhatHasADigest"),
+	writeBug("older-locks-forget-modules", "Older locks", "takes a module for what lies beside", "workspace/started.go",
+		"\t\ts.files = append(s.files, path+\".py\", path+\"/__main__.py\")\n", "", "workspace", "TestWhatHasADigest"),
+	writeBug("new-code-is-free", codeIsLocked, "compares the files that the lock knows", "tool/package.go",
+		"func(path string) bool { return held.Files[path] == \"\" }", "func(path string) bool { return false }", "tool", "TestCodeBesideAServerIsLocked"),
+	writeBug("digest-by-size-and-time", codeIsLocked, "believes the time that a file says it was written at", "filestamp/sys_linux.go",
+		"stat.Ctim.Nano()", "stat.Mtim.Nano()", "tool", "TestCodeBesideAServerIsLocked"),
+	writeBug("older-locks-hold-more", "Older locks", "holds a lock to digests that it never had", "tool/package.go",
+		"c.digests(held.Beside)", "c.digests(true)", "tool", "TestAnOlderLockHoldsWhatTheCommandNames"),
+	writeBug("digests-without-end", codeIsLocked, "digests whatever there is", "workspace/started.go",
+		"len(w.files) > MostFiles || w.bytes > mostBytes", "w.bytes > mostBytes", "tool", "TestTooMuchCodeIsNotDigested"),
+	writeBug("pycache-beside", codeIsLocked, "lets Python keep what it compiles beside the code", "tool/stdio.go",
+		", s.pycache()...), nil", "), nil", "tool", "TestPythonKeepsWhatItCompilesElsewhere"),
+	writeBug("redirects-are-free", "each redirection is to a file that no rule protects", "lets a command write where the text says, if the path is literal", "cmd/tipstaff/performer.go",
+		"worker.Outside(dir, path, protected) == \"\"", "path != \"\"", "cmd/tipstaff", "TestRedirectsOfWorkers"),
+}
+
+func writeBug(id, says, slip, file, old, planted, pkg, test string) bug {
+	return bug{id: id, page: "security.md", says: says, slip: slip, file: file, old: old, new: planted, suites: []suite{tests(pkg, test)}}
+}

@@ -1,0 +1,190 @@
+package tool
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
+)
+
+// code is what digests of a server's code are made with.
+type code struct {
+	config workspace.Server
+	dir    string
+	opened func(path string) bool // files that runs may write although they are code
+	known  *digests
+}
+
+// digests are those of the files that a server may load, by path.
+func (c code) digests(beside bool) (map[string]string, error) {
+	files, err := c.config.Code(c.dir, beside, c.opened)
+	if err != nil {
+		return nil, err
+	}
+	return c.known.of(c.dir, files)
+}
+
+// check refuses a server whose code is not what was accepted. A lock that was made before there
+// were digests tells nothing of it.
+func (c code) check(server string, held LockedServer) *flow.Error {
+	if len(held.Files) == 0 && !held.Beside {
+		return nil
+	}
+	now, err := c.digests(held.Beside)
+	if err != nil {
+		return refusal(CodePackageChanged, nil, "the code of server %q cannot be digested: %v", server, err)
+	}
+	differs := func(path, what string) *flow.Error {
+		of := detail{"file": path}
+		for member, digest := range map[string]string{"accepted": held.Files[path], "digest": now[path]} {
+			if digest != "" {
+				of[member] = digest
+			}
+		}
+		how := fmt.Sprintf("server %q may load", server)
+		if named, err := c.config.Code(c.dir, false, c.opened); err == nil {
+			if _, is := named[path]; is {
+				how = fmt.Sprintf("the command of server %q names", server)
+			}
+		}
+		return refusal(CodePackageChanged, of, "the file %s, which %s, %s: look at it, then `tipstaff tools pin %s`", path, how, what, server)
+	}
+	paths := sortedKeys(now)
+	if i := slices.IndexFunc(paths, func(path string) bool { return held.Files[path] != "" && held.Files[path] != now[path] }); i >= 0 {
+		return differs(paths[i], "has changed since it was accepted")
+	}
+	if i := slices.IndexFunc(paths, func(path string) bool { return held.Files[path] == "" }); i >= 0 {
+		return differs(paths[i], "is new, and nobody has accepted it yet")
+	}
+	for _, path := range sortedKeys(held.Files) {
+		if now[path] == "" && held.Beside {
+			return differs(path, "is gone, or does not count any more")
+		}
+	}
+	return nil
+}
+
+// PackageDigest is the digest of a file, or of a folder and everything in it:
+// that of its lines, sorted, each the path of a file with slashes, NUL, x if the
+// file may be executed and else -, NUL, the file's SHA-256 in hex, and a line
+// feed. Symbolic links are refused: they would lead out of what is digested. The
+// path itself may be one.
+func PackageDigest(path string) (string, error) {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.IsDir() {
+		return builtin.FileDigest(path)
+	}
+	lines, err := folderLines(path)
+	if err != nil {
+		return "", err
+	}
+	slices.Sort(lines)
+	return flow.Digest([]byte(strings.Join(lines, ""))), nil
+}
+
+func folderLines(root string) (lines []string, err error) {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is a link or no plain file: a package holds plain files alone", name)
+		}
+		digest, err := builtin.FileDigest(path)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		mode := "-"
+		if info.Mode()&0o111 != 0 {
+			mode = "x"
+		}
+		lines = append(lines, filepath.ToSlash(name)+"\x00"+mode+"\x00"+strings.TrimPrefix(digest, "sha256:")+"\n")
+		return nil
+	})
+	return lines, err
+}
+
+// checkPackage compares what is about to be started with the manifest's digest.
+func checkPackage(c workspace.Server, dir, program string) *flow.Error {
+	if c.PackageDigest == "" {
+		return nil
+	}
+	path := packagePath(c, dir, program)
+	found, err := PackageDigest(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return refusal(CodePackageChanged, nil, "the package %s does not exist", path)
+	case err != nil:
+		return refusal(CodePackageChanged, nil, "the package %s cannot be digested: %v", path, err)
+	case found != c.PackageDigest:
+		return refusal(CodePackageChanged, detail{"accepted": c.PackageDigest, "digest": found},
+			"the package %s is not the one that was accepted: its digest is %s", path, found)
+	}
+	return nil
+}
+
+// packagePath is the file or folder that a server's package is: the one that is
+// named, else the program.
+func packagePath(c workspace.Server, dir, program string) string {
+	switch {
+	case c.Package == "":
+		return program
+	case filepath.IsAbs(c.Package):
+		return c.Package
+	}
+	return filepath.Join(dir, c.Package)
+}
+
+// fetchers are programs that get what they run from elsewhere, some of them only
+// when their first argument says so.
+var fetchers = map[string][]string{
+	"npx": nil, "bunx": nil, "pnpx": nil, "uvx": nil, "pipx": nil,
+	"npm": {"exec", "x"}, "pnpm": {"dlx"}, "yarn": {"dlx"}, "bun": {"x"}, "uv": {"tool"},
+	"docker": {"run"}, "podman": {"run"},
+}
+
+// Unpinned are the servers, sorted, of which nothing says what will be started the
+// next time: their program fetches it, and no package is named whose digest could
+// be compared. What they list is still held to the lock.
+func Unpinned(m *workspace.Manifest) []string {
+	var list []string
+	if m == nil {
+		return nil
+	}
+	for _, name := range sortedKeys(m.Servers) {
+		if c := m.Servers[name]; c.Package == "" && fetches(c.Command) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+func fetches(argv []string) bool {
+	if len(argv) == 0 {
+		return false
+	}
+	words, ok := fetchers[filepath.Base(argv[0])]
+	return ok && (words == nil || len(argv) > 1 && slices.Contains(words, argv[1]))
+}
