@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -247,10 +248,14 @@ func (r *Repo) Resolve(ctx context.Context, rev string) (string, error) {
 		return id, nil
 	}
 	var exit *ExitError
-	if err != nil && !errors.As(err, &exit) {
+	switch {
+	case err == nil:
+		return "", fmt.Errorf("git names the commit %q at %s", out, r.Checkout)
+	case !errors.As(err, &exit):
 		return "", err
-	}
-	if rev == "HEAD" {
+	case rev == "HEAD" && exit.Code != 1: // it is 1 where nothing is wrong but that there is no commit
+		return "", fmt.Errorf("no commit can be read at %s: %w", r.Checkout, err)
+	case rev == "HEAD":
 		return "", tipstaff.Errorf(tipstaff.NoCommits, "the repository at %s has no commit yet", r.Checkout).WithHint("a worktree begins at a commit: make the first one")
 	}
 	return "", tipstaff.Errorf(tipstaff.InvalidArgument, "%q names no commit of the repository at %s", rev, r.Checkout)

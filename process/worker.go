@@ -2,9 +2,7 @@ package process
 
 import (
 	"context"
-	"errors"
 	"io"
-	"os"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -51,17 +49,10 @@ func (p workerProcess) Wait() worker.Ended {
 
 // output is what a program prints. It is read to its end even by a reader who is slow, and
 // closed there.
-type output struct{ *os.File }
-
-// stillThere is what it takes to read what a program that has ended left in its pipe.
-const stillThere = 100 * time.Millisecond
+type output struct{ *supervisor.Outlet }
 
 func (o output) Read(p []byte) (int, error) {
-	n, err := o.File.Read(p)
-	if errors.Is(err, os.ErrDeadlineExceeded) { // set at the program's end, for others may hold the pipe open
-		_ = o.SetReadDeadline(time.Now().Add(stillThere))
-		n, err = o.File.Read(p)
-	}
+	n, err := o.Outlet.Read(p)
 	if err != nil {
 		_ = o.Close()
 	}

@@ -56,14 +56,15 @@ type Command struct {
 // started with an empty environment too, in another session, is then found if this
 // process has called [Adopt]: at the latest when no other program of ours is left.
 type Process struct {
-	cmd                   *exec.Cmd // the program, or its reaper
-	stdin, stdout, stderr *os.File
-	identity              Identity
-	start                 int64   // of cmd, where the system tells
-	reaper                *reaper // nil: it has none
-	exited, gone          chan struct{}
-	exit                  Exit   // valid when exited is closed
-	left, survivors       []Left // valid when gone is closed
+	cmd             *exec.Cmd // the program, or its reaper
+	stdin           *os.File
+	stdout, stderr  Outlet
+	identity        Identity
+	start           int64   // of cmd, where the system tells
+	reaper          *reaper // nil: it has none
+	exited, gone    chan struct{}
+	exit            Exit   // valid when exited is closed
+	left, survivors []Left // valid when gone is closed
 
 	mu     sync.Mutex
 	reaped bool // the pid of cmd, and of its group, may be another's
@@ -111,7 +112,7 @@ func Spawn(c Command) (*Process, error) {
 	}
 	closeAll(theirs)
 	if err != nil {
-		closeAll([]*os.File{p.stdin, p.stdout, p.stderr})
+		closeAll([]*os.File{p.stdin, p.stdout.file, p.stderr.file})
 		return nil, err
 	}
 	return p, nil
@@ -120,12 +121,11 @@ func Spawn(c Command) (*Process, error) {
 // Stdin is what the program reads. Closing it asks the program to end.
 func (p *Process) Stdin() *os.File { return p.stdin }
 
-// Stdout is what the program writes. It ends soon after the last process that the
-// program has started, and soon after the program itself if that has no reaper.
-func (p *Process) Stdout() *os.File { return p.stdout }
+// Stdout is what the program writes to its standard output.
+func (p *Process) Stdout() *Outlet { return &p.stdout }
 
-// Stderr is like Stdout.
-func (p *Process) Stderr() *os.File { return p.stderr }
+// Stderr is what it writes to its standard error.
+func (p *Process) Stderr() *Outlet { return &p.stderr }
 
 // Identity is known from the start, before anything was read.
 func (p *Process) Identity() Identity { return p.identity }
@@ -185,7 +185,7 @@ func (p *Process) Stop(grace time.Duration) {
 // does not take, unless something cannot be ended. It may be called more than once.
 func (p *Process) Close() error {
 	_ = p.stdin.Close() // it may be closed already
-	defer closeAll([]*os.File{p.stdout, p.stderr})
+	defer closeAll([]*os.File{p.stdout.file, p.stderr.file})
 	if within(Grace, p.gone) {
 		return p.orphans()
 	}
@@ -263,9 +263,8 @@ func (p *Process) signal(s syscall.Signal, group bool) {
 
 // drain lets what is still in the pipes be read, and no more.
 func (p *Process) drain(limit time.Duration) {
-	for _, f := range []*os.File{p.stdout, p.stderr} {
-		_ = f.SetReadDeadline(time.Now().Add(limit)) // an error means that it is closed
-	}
+	p.stdout.drain(limit)
+	p.stderr.drain(limit)
 }
 
 // pipes makes the pipes; theirs are the program's ends.
@@ -284,7 +283,7 @@ func (p *Process) pipes(c Command) (theirs []*os.File, err error) {
 		}
 		ours, theirs = append(ours, r), append(theirs, w)
 	}
-	p.stdin, p.stdout, p.stderr = ours[0], ours[1], ours[2]
+	p.stdin, p.stdout.file, p.stderr.file = ours[0], ours[1], ours[2]
 	p.cmd.Stdout, p.cmd.Stderr = theirs[1], theirs[2]
 	if !c.NoInput { // else it is the null device
 		p.cmd.Stdin = theirs[0]
