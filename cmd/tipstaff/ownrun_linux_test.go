@@ -10,7 +10,7 @@ import (
 const kin = `-- tipstaff.yaml --
 allowed_effects: [read, once]
 servers:
-  builtin: {roots: ["."], programs: [sh], tools: {exec: {effect: once}}}
+  builtin: {roots: ["."], programs: [sh], tools: {exec: {effect: once, timeout: 1h}}} # it starts some fifty programs
 policy: {sub_dispatch: true, rules: [{id: all, tool: "*/*", do: allow}]}
 -- plan.yaml --
 kind: plan

@@ -12,7 +12,7 @@ import (
 const insistent = `-- tipstaff.yaml --
 allowed_effects: [read, once]
 servers:
-  builtin: {roots: ["."], programs: [bash], tools: {exec: {effect: once}}}
+  builtin: {roots: ["."], programs: [bash], tools: {exec: {effect: once, timeout: 1h}}} # it starts many programs
 -- gated.yaml --
 {kind: plan, version: 1, root: {id: ok, kind: gate, question: "Go on?"}}
 -- agent.yaml --
