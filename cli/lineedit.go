@@ -112,7 +112,7 @@ func (e *lineEditor) enter() pressed {
 func (e *lineEditor) insert(r []rune) {
 	// A mark that stands alone joins what is put before it, and the rest comes after
 	// both: however much of it is heard at once.
-	for len(r) > 0 && e.at < len(e.text) && joins(e.text[e.at]) {
+	for len(r) > 0 && e.at < len(e.text) && (joins(e.text[e.at]) || mayShape(e.text[e.at])) {
 		e.put(r[:1])
 		r = r[1:]
 	}
@@ -144,8 +144,10 @@ func joins(r rune) bool {
 // shapes reports whether r is a joiner or a mark of direction that the character before
 // needs: one that stands elsewhere is shown as its escape, and is a character of its own.
 func shapes(before, r rune) bool {
-	return unicode.In(r, unicode.Join_Control, unicode.Bidi_Control) && clean(string(before)+string(r)) == string(before)+string(r)
+	return mayShape(r) && clean(string(before)+string(r)) == string(before)+string(r)
 }
+
+func mayShape(r rune) bool { return unicode.In(r, unicode.Join_Control, unicode.Bidi_Control) }
 
 // inside reports whether i stands inside a character.
 func (e *lineEditor) inside(i int) bool {

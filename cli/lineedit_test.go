@@ -100,7 +100,7 @@ func TestLineEditorEndsWithTheRightKeys(t *testing.T) {
 
 // A terminal sends what it likes in pieces of any size: the text is the same.
 func FuzzKeys(f *testing.F) {
-	for _, s := range []string{"abc" + left + "x" + enter, "日本" + bs + "e\u0301", pasted("a\r\nb\x1b[20"), pasted("x") + pasted("y"), "\x1b[1;5C\x1b[", "\xff\xc3(\x1b\x1b[A", "\x1b[200~\x1b[201", "\u0488" + ctrlA + "000000", "\u0488" + ctrlA + pasted("\n00")} {
+	for _, s := range []string{"abc" + left + "x" + enter, "日本" + bs + "e\u0301", pasted("a\r\nb\x1b[20"), pasted("x") + pasted("y"), "\x1b[1;5C\x1b[", "\xff\xc3(\x1b\x1b[A", "\x1b[200~\x1b[201", "\u0488" + ctrlA + "000000", "\u0488" + ctrlA + pasted("\n00"), "\u061c0" + ctrlA + "ގ0"} {
 		f.Add([]byte(s), uint8(1))
 		f.Add([]byte(s), uint8(6))
 	}
