@@ -170,7 +170,6 @@ func (s *scratch) has(ctx context.Context, changes []change, side func(change) (
 		case mode == gitlink:
 			so[c.path] = err == nil && info.IsDir()
 		case err == nil && (info.Mode().IsRegular() || info.Mode().Type() == fs.ModeSymlink):
-			so[c.path] = true
 			entries = append(entries, mode+" "+id+"\t"+c.path)
 		}
 	}
@@ -183,7 +182,14 @@ func (s *scratch) has(ctx context.Context, changes []change, side func(change) (
 	if _, err := s.run(ctx, s.files, nil, "update-index", "-q", "--refresh"); err != nil {
 		return nil, err
 	}
-	out, err := s.run(ctx, s.files, nil, "diff-files", "-z", "--name-only")
+	out, err := s.run(ctx, s.files, nil, "ls-files", "-z") // git takes not every name
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range split(out) {
+		so[name] = true
+	}
+	out, err = s.run(ctx, s.files, nil, "diff-files", "-z", "--name-only")
 	for _, name := range split(out) {
 		so[name] = false
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/redact"
 )
 
@@ -29,7 +30,9 @@ func TestAFileOfTwoGigabytes(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	p.drive()
+	if out := p.drive(); out.Status != flow.ParkedRun {
+		t.Fatalf("%+v", out)
+	}
 	runtime.ReadMemStats(&after)
 	s := p.subject("delivery#1")
 	if s.Files != 1 || !s.Paths[0].Binary || blocked(s) != "approve:secret_in_diff apply:secret_in_diff" || outcomes(s) != "there passed" {
@@ -44,7 +47,9 @@ func TestAFileOfTwoGigabytes(t *testing.T) {
 			_, err = f.WriteAt([]byte("end"), size-3)
 			must(p.bed, errors.Join(err, f.Close()))
 		}
-		p.drive()
+		if out := p.drive(); out.Status != flow.ParkedRun {
+			t.Fatalf("%s: %+v", action, out)
+		}
 		p.decide("delivery#1", action)
 		if out := p.drive(); p.outcome.Status != done {
 			t.Fatalf("%s: %+v", action, out)
