@@ -57,6 +57,8 @@ const (
 	BlockObeyed        = "obeyed_files_changed"
 	BlockSecret        = "secret_in_diff"
 	BlockRepository    = "repository_changed"
+	BlockDisk          = "disk_full"
+	BlockUnwritable    = "not_writable"
 )
 
 // BlockedAction is an action of a gate that cannot be taken now, and why.

@@ -124,6 +124,7 @@ type (
 	}
 	delivered struct {
 		Blocked  string             `json:"blocked,omitempty"` // by what; nothing was done
+		Reason   string             `json:"reason,omitempty"`  // why, where that does not say it
 		Files    []string           `json:"files,omitempty"`   // that block it
 		Already  bool               `json:"already,omitempty"` // it had been done before
 		Kept     bool               `json:"kept,omitempty"`    // the worktree, for it has changed since
@@ -170,11 +171,15 @@ func perform[In, Out any](f func(context.Context, flow.Attempt, In) (Out, []stri
 func coded(err error) error {
 	var known *flow.Error
 	var said *tipstaff.Error
+	var unsettled *UnsettledError
 	switch {
 	case errors.As(err, &known), errors.Is(err, flow.ErrParked), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, ErrWorktreeMissing):
 		return &flow.Error{Code: tipstaff.BlockWorktree, Message: err.Error(), Answered: true}
+	case errors.As(err, &unsettled): // which is in doubt, whatever the reason
+	case noRoom(err):
+		return &flow.Error{Code: tipstaff.BlockDisk, Message: fullText(err), Answered: true}
 	case errors.As(err, &said):
 		return &flow.Error{Code: string(said.Code), Message: said.Message, Answered: true}
 	}
@@ -428,6 +433,8 @@ func (e Env) publish(ctx context.Context, a flow.Attempt, in publishInput) (got 
 		return delivered{Blocked: tipstaff.BlockBranch}, nil, nil
 	case errors.As(err, &meddled):
 		return delivered{Blocked: tipstaff.BlockRepository}, nil, nil
+	case noRoom(err):
+		return delivered{Blocked: tipstaff.BlockDisk, Reason: fullText(err)}, nil, nil
 	case err != nil:
 		return got, nil, err
 	}
@@ -474,15 +481,20 @@ func (e Env) apply(ctx context.Context, _ flow.Attempt, in applyInput) (got deli
 		}
 	}
 	var meddled *MeddledError
+	var unsettled *UnsettledError
 	switch fit, err := r.Apply(ctx, in.Base, in.Commit); {
 	case errors.As(err, &meddled):
 		return delivered{Blocked: tipstaff.BlockRepository}, nil, nil
-	case fit == Fits:
+	case errors.As(err, &unsettled), fit == Fits && (err == nil || ctx.Err() != nil):
 		return got, nil, err
+	case fit == Fits && noRoom(err):
+		return delivered{Blocked: tipstaff.BlockDisk, Reason: fullText(err)}, nil, nil
+	case fit == Fits:
+		return delivered{Blocked: tipstaff.BlockUnwritable, Reason: err.Error()}, nil, nil
 	case err != nil:
 		return got, nil, notSent(err)
 	case fit == Present:
-		return delivered{Already: true}, nil, nil
+		return delivered{Already: true}, nil, r.forgetPlacing(in.Commit)
 	case fit == Refused:
 		return delivered{Blocked: tipstaff.BlockProtected}, nil, nil
 	case fit == Dirty:
@@ -516,13 +528,23 @@ func notSent(err error) error {
 // nothing; else a person has to look.
 func (e Env) recallApply(ctx context.Context, a flow.Attempt, in applyInput) (delivered, []string, error) {
 	got, keep, err := e.apply(ctx, a, in)
-	if err == nil && got.Blocked != "" {
-		err = &flow.Error{Code: got.Blocked, Message: "the checkout has neither all of the changes nor none of them"}
+	none := []string{"", tipstaff.BlockDisk, tipstaff.BlockUnwritable} // which are found where it has none of them
+	if err == nil && !slices.Contains(none, got.Blocked) {
+		err = &flow.Error{Code: got.Blocked, Message: "the checkout has neither all of the changes nor none of them" + replacedBy(in)}
 	}
 	if got.Already {
 		got.Already = false // by that attempt
 	}
 	return got, keep, err
+}
+
+// replacedBy says where an attempt that was broken off has left the files that it had replaced.
+func replacedBy(in applyInput) string {
+	r := Repo{Place: in.Place}
+	if beside, err := r.beside(in.Commit); err == nil && exists(oldIn(beside)) {
+		return "; files that were there before lie in " + oldIn(beside)
+	}
+	return ""
 }
 
 func decoded[T any](raw []byte) (v T, err error) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -119,10 +121,6 @@ func (r *Repo) bring(ctx context.Context, commit string) error {
 	if err != nil {
 		return err
 	}
-	pack, err := from.run(ctx, "", []byte(strings.Join(names, "\n")+"\n"), "pack-objects", "--stdout", "--quiet", "--window=0")
-	if err != nil {
-		return fmt.Errorf("what was recorded of the run cannot be read: %w", err)
-	}
 	users := *r
 	users.objects = ""
 	to, err := users.scratch("", "")
@@ -130,7 +128,7 @@ func (r *Repo) bring(ctx context.Context, commit string) error {
 		return err
 	}
 	defer to.close()
-	if _, err := to.run(ctx, "", pack, "unpack-objects", "-q"); err != nil {
+	if err := from.packInto(ctx, to, names); err != nil {
 		return fmt.Errorf("what was recorded of the run cannot be put into the repository at %s: %w", r.Common, err)
 	}
 	missing, err := to.missing(ctx, names)
@@ -141,6 +139,35 @@ func (r *Repo) bring(ctx context.Context, commit string) error {
 		return err
 	}
 	return r.bringContents(ctx, to, names)
+}
+
+// packInto has git copy objects into another place as a pack, of whatever size they are. It is
+// written in a folder of its own there, and git reads it to name what is in it. What an attempt
+// has left that was broken off git removes when it cleans up: it knows the name of the folder.
+func (s *scratch) packInto(ctx context.Context, to *scratch, names []string) (err error) {
+	begun, err := os.MkdirTemp(to.objects, "tmp_objdir-tipstaff-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, removeAll(begun)) }()
+	at := *s
+	at.objects, at.shared = begun, append([]string{s.objects}, s.shared...)
+	for _, dir := range []string{filepath.Join(begun, "pack"), filepath.Join(to.objects, "pack")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	out, err := at.run(ctx, "", []byte(strings.Join(names, "\n")+"\n"), "pack-objects", "--quiet", "--window=0", filepath.Join(begun, "pack", "pack"))
+	if err != nil {
+		return err
+	}
+	name := "pack-" + strings.TrimSpace(string(out))
+	pack, index := filepath.Join(begun, "pack", name+".pack"), filepath.Join(begun, "index")
+	if _, err := to.run(ctx, "", nil, "index-pack", "-o", index, pack); err != nil {
+		return err
+	}
+	final := filepath.Join(to.objects, "pack", name)
+	return errors.Join(os.Chmod(index, 0o444), os.Rename(pack, final+".pack"), os.Rename(index, final+".idx"))
 }
 
 // newObjects are the commit and the trees and files that it has and its parent has not.

@@ -131,7 +131,7 @@ func (d *run) begin() error {
 			before := d.worktree
 			key, in.Takes = fmt.Sprintf("worktree#%d", i+1), &before
 		}
-		made, err := flow.Do[worktreeMade](d.at, flow.Call{Key: key, Name: ActWorktree, Class: flow.Idempotent, Input: flow.JSON(in)})
+		made, err := do[worktreeMade](d.at, flow.Call{Key: key, Name: ActWorktree, Class: flow.Idempotent, Input: flow.JSON(in)})
 		if err != nil {
 			return err
 		}
@@ -147,6 +147,48 @@ func (d *run) begin() error {
 	return nil
 }
 
+// Actions at the gate about a disk that is full.
+const (
+	roomRetry = "retry"
+	roomFail  = "fail"
+)
+
+// do asks for an activity that may be asked for again. Where there was no room on a disk it is:
+// once a person has made some.
+func do[T any](fc flow.Context, c flow.Call) (T, error) {
+	below := fc.At(c.Key)
+	got, err := flow.Do[T](fc, c)
+	for n := 1; ; n++ {
+		full := fullDisk(err)
+		if full == nil {
+			return got, err
+		}
+		gate := flow.Gate{Key: "failure", Kind: string(tipstaff.Question), Actions: []string{roomRetry, roomFail}, Deny: roomFail,
+			Subject: flow.JSON(map[string]any{"code": full.Code, "message": full.Message, "attempt": n}), Question: "The disk is full. Make room there, then try again: " + full.Message}
+		if n > 1 {
+			gate.Key += "#" + strconv.Itoa(n)
+		}
+		decision, waited := below.Wait(gate)
+		if waited != nil {
+			return got, waited
+		}
+		if decision.Action != roomRetry {
+			return got, err
+		}
+		c.Key = "again#" + strconv.Itoa(n+1)
+		got, err = flow.Do[T](below, c)
+	}
+}
+
+// fullDisk is the failure of an activity for which there was no room; nil: it is none.
+func fullDisk(err error) *flow.Error {
+	var failed *flow.Error
+	if errors.As(err, &failed) && failed.Code == tipstaff.BlockDisk {
+		return failed
+	}
+	return nil
+}
+
 // end checks and records what has changed, and asks what is to become of it.
 func (d *run) end() (none tipstaff.DeliveryOutcome, err error) {
 	if d.Earlier {
@@ -154,7 +196,7 @@ func (d *run) end() (none tipstaff.DeliveryOutcome, err error) {
 			return none, err
 		}
 	}
-	if d.diff, err = flow.Do[diffed](d.at, flow.Call{Key: "diff", Name: ActDiff, Class: flow.Idempotent, Input: flow.JSON(diffInput{Place: d.Place, Worktree: d.worktree, Obeyed: !d.Earlier})}); err != nil {
+	if d.diff, err = do[diffed](d.at, flow.Call{Key: "diff", Name: ActDiff, Class: flow.Idempotent, Input: flow.JSON(diffInput{Place: d.Place, Worktree: d.worktree, Obeyed: !d.Earlier})}); err != nil {
 		return none, err
 	}
 	d.notices = append(d.notices, d.diff.Meddling...)
@@ -214,7 +256,7 @@ func (d *run) checkOne(n int, c document.DeliverCheck) error {
 	}
 	// There is no limit of the whole: each command, each call of git and what is copied and
 	// compared has its own, and how many of them it takes is not known here.
-	got, err := flow.Do[checked](d.at, flow.Call{Key: key, Name: ActCheck, Class: flow.Idempotent, Input: flow.JSON(in)})
+	got, err := do[checked](d.at, flow.Call{Key: key, Name: ActCheck, Class: flow.Idempotent, Input: flow.JSON(in)})
 	if err != nil {
 		return err
 	}
@@ -238,7 +280,7 @@ func (d *run) ask(n int) (outcome tipstaff.DeliveryOutcome, again bool, err erro
 		run = d.Asked[n-1]
 	}
 	branch := Branch(run, d.Title)
-	made, err := flow.Do[committed](d.at, flow.Call{Key: "commit#" + strconv.Itoa(n), Name: ActCommit, Class: flow.Idempotent, Input: flow.JSON(commitInput{
+	made, err := do[committed](d.at, flow.Call{Key: "commit#" + strconv.Itoa(n), Name: ActCommit, Class: flow.Idempotent, Input: flow.JSON(commitInput{
 		Place: d.Place, Worktree: d.worktree, Run: run, N: n, Tree: d.diff.Tree, Title: title(d.Title), Program: d.Program, At: d.at.Now().Unix(), Branch: branch,
 		Teardown: d.Prepare.Teardown, Withheld: len(d.diff.Secret) > 0})})
 	if err != nil {
@@ -254,7 +296,7 @@ func (d *run) ask(n int) (outcome tipstaff.DeliveryOutcome, again bool, err erro
 	outcome = tipstaff.DeliveryOutcome{Commit: made.Commit, Patch: d.diff.Patch}
 	switch decision.Action {
 	case tipstaff.DeliverApprove:
-		got, err := flow.Do[delivered](d.at, flow.Call{Key: "publish#" + strconv.Itoa(n), Name: ActPublish, Class: flow.Idempotent,
+		got, err := do[delivered](d.at, flow.Call{Key: "publish#" + strconv.Itoa(n), Name: ActPublish, Class: flow.Idempotent,
 			Input: flow.JSON(publishInput{Place: d.Place, Worktree: d.worktree, Branch: branch, Commit: made.Commit, Tree: d.diff.Tree, Teardown: d.Prepare.Teardown})})
 		if err != nil || got.Blocked != "" {
 			return outcome, d.hindered(decision.Action, got), err
@@ -265,6 +307,9 @@ func (d *run) ask(n int) (outcome tipstaff.DeliveryOutcome, again bool, err erro
 	case tipstaff.DeliverApply:
 		got, err := flow.Do[delivered](d.at, flow.Call{Key: "apply#" + strconv.Itoa(n), Name: ActApply, Class: flow.Once,
 			Input: flow.JSON(d.applied(made.Commit, tipstaff.AcceptsObeyed(decision.Answer)))})
+		if full := fullDisk(err); full != nil { // before anything was known of the checkout
+			got, err = delivered{Blocked: full.Code, Reason: full.Message}, nil
+		}
 		if err != nil || got.Blocked != "" {
 			return outcome, d.hindered(decision.Action, got), err
 		}
@@ -298,6 +343,9 @@ func (d *run) hindered(action string, got delivered) bool {
 	by := got.Blocked
 	if len(got.Files) > 0 {
 		by += " (" + some(got.Files) + ")"
+	}
+	if got.Reason != "" {
+		by += ": " + got.Reason
 	}
 	if by != "" && !d.Earlier {
 		d.hindrance = &tipstaff.Notice{Code: CodeHindered, Message: action + " was decided, and could not be done: " + by + ". Nothing was changed"}

@@ -98,33 +98,11 @@ var statuses = map[byte]string{'A': tipstaff.FileAdded, 'M': tipstaff.FileModifi
 // parseChanges reads what `diff-tree --raw --numstat -z` prints: first a record for each
 // file, then its numbers, in the same order.
 func parseChanges(out []byte) ([]change, error) {
-	fields := split(out)
-	if len(fields) > 0 && !strings.HasPrefix(fields[0], ":") { // the name of the commit
-		fields = fields[1:]
+	changes, fields, err := parseRaw(out)
+	if err != nil {
+		return nil, err
 	}
 	bad := fmt.Errorf("git diff-tree printed %q", cut(out, 200))
-	var changes []change
-	for len(fields) > 0 && strings.HasPrefix(fields[0], ":") {
-		info := strings.Fields(fields[0])
-		if len(info) != 5 || len(fields) < 2 {
-			return nil, bad
-		}
-		c := change{path: fields[1], before: info[2], now: info[3], modeBefore: strings.TrimPrefix(info[0], ":"), mode: info[1]}
-		c.Status, c.Submodule = statuses[info[4][0]], c.modeBefore == gitlink || c.mode == gitlink
-		fields = fields[2:]
-		if c.Status == tipstaff.FileRenamed {
-			if len(fields) < 1 {
-				return nil, bad
-			}
-			c.old, c.path, fields = c.path, fields[0], fields[1:]
-			c.Old = named(c.old)
-		}
-		c.Path = named(c.path)
-		if c.Status == "" {
-			return nil, bad
-		}
-		changes = append(changes, c)
-	}
 	for i := range changes {
 		if len(fields) == 0 {
 			return nil, bad
@@ -152,6 +130,37 @@ func parseChanges(out []byte) ([]change, error) {
 		}
 	}
 	return changes, nil
+}
+
+// parseRaw reads what `diff-tree --raw -z` prints, and returns what comes after it.
+func parseRaw(out []byte) (changes []change, fields []string, err error) {
+	fields = split(out)
+	if len(fields) > 0 && !strings.HasPrefix(fields[0], ":") { // the name of the commit
+		fields = fields[1:]
+	}
+	bad := fmt.Errorf("git diff-tree printed %q", cut(out, 200))
+	for len(fields) > 0 && strings.HasPrefix(fields[0], ":") {
+		info := strings.Fields(fields[0])
+		if len(info) != 5 || len(fields) < 2 {
+			return nil, nil, bad
+		}
+		c := change{path: fields[1], before: info[2], now: info[3], modeBefore: strings.TrimPrefix(info[0], ":"), mode: info[1]}
+		c.Status, c.Submodule = statuses[info[4][0]], c.modeBefore == gitlink || c.mode == gitlink
+		fields = fields[2:]
+		if c.Status == tipstaff.FileRenamed {
+			if len(fields) < 1 {
+				return nil, nil, bad
+			}
+			c.old, c.path, fields = c.path, fields[0], fields[1:]
+			c.Old = named(c.old)
+		}
+		c.Path = named(c.path)
+		if c.Status == "" {
+			return nil, nil, bad
+		}
+		changes = append(changes, c)
+	}
+	return changes, fields, nil
 }
 
 // named is a file's name as text. One that is none is quoted.

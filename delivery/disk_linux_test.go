@@ -36,10 +36,7 @@ func mountSmall(b *bed, dir string) (full func(leave int64)) {
 	}
 }
 
-const (
-	noRoom   = "No space left on device" // as git says it
-	someRoom = 100 << 10
-)
+const someRoom = 100 << 10
 
 // megabyte is larger than what is left, also where git has compressed it.
 func megabyte() string {
@@ -50,72 +47,129 @@ func megabyte() string {
 	return text.String()
 }
 
-// The user's disk is full when something is to be handed over. What was not is said with the
-// reason; of what may have been written in part a person is asked.
+// The user's disk is full when something is to be handed over: nothing of the checkout has
+// changed, the gate opens again and says where there is no room, and with room it is done.
 func TestNoRoomForADelivery(t *testing.T) {
-	for action, want := range map[string]func(p *play, out flow.Outcome, changed []string){
-		"apply": func(p *play, out flow.Outcome, changed []string) {
-			changed = slices.DeleteFunc(changed, func(name string) bool {
-				return slices.Contains([]string{"README", "src", "src/b.txt", "src/new.txt", "z-large"}, name)
+	for action, done := range map[string]string{"apply": tipstaff.DeliveredApplied, "approve": tipstaff.DeliveredCommitted} {
+		for _, left := range []int64{0, someRoom} {
+			t.Run(fmt.Sprint(action, " with ", left), func(t *testing.T) {
+				b := newBed(t)
+				disk := filepath.Join(filepath.Dir(b.dir), "disk")
+				full := mountSmall(b, disk)
+				b.user("clone", "-q", b.dir, disk)
+				b.dir = disk
+				p := playIn(b, &document.Deliver{})
+				p.work = func(dir string) { edit(b, dir); writeFile(t, dir+"/z-large", megabyte()) }
+				p.drive()
+				full(left)
+				before := everything(b, b.dir)
+				p.decide("delivery#1", action)
+				out := p.drive()
+				changed := slices.DeleteFunc(changedNames(before, everything(b, b.dir)), func(name string) bool { return strings.HasPrefix(name, ".git/objects/") })
+				if out.Status != flow.ParkedRun || p.outcome.Status != "" || len(changed) > 0 {
+					t.Fatalf("%+v, %v: it has changed %v", out, p.outcome, changed)
+				}
+				s := p.subject("delivery#2")
+				if said := s.Notices[0]; said.Code != CodeHindered || !strings.Contains(said.Message, "disk_full: ") || !strings.Contains(said.Message, "the disk is full at "+disk) {
+					t.Errorf("the gate says %+v", s.Notices)
+				}
+				if left := changedNames(before, everything(b, b.dir)); slices.ContainsFunc(left, func(name string) bool { return strings.Contains(name, "/tmp_") }) {
+					t.Errorf("%v lies there", left)
+				}
+				must(b, os.Remove(filepath.Join(disk, ".git", "ballast")))
+				p.decide("delivery#2", action)
+				if out := p.drive(); out.Status != flow.Completed || p.outcome.Status != done {
+					t.Errorf("with room: %+v %+v", out, p.outcome)
+				}
 			})
-			if out.Status != flow.ParkedRun || p.outcome.Status != "" || len(changed) > 0 {
-				t.Errorf("%+v, %v: it has changed %v", out, p.outcome, changed)
-			}
-			g := p.gate("deliver/apply#1/in_doubt")
-			if g.Kind != tipstaff.InDoubt || !strings.Contains(string(g.Subject), noRoom) {
-				t.Errorf("%s is asked about %s", g.Kind, g.Subject)
-			}
-		},
-		"approve": func(p *play, out flow.Outcome, changed []string) {
-			changed = slices.DeleteFunc(changed, func(name string) bool { return strings.HasPrefix(name, ".git/objects/") })
-			if p.outcome.Status != "" || len(changed) > 0 {
-				t.Errorf("%+v, %v: it has changed %v", out, p.outcome, changed)
-			}
-			if out.Err == nil || !strings.Contains(out.Err.Error(), noRoom) || !strings.Contains(out.Err.Error(), p.dir) {
-				t.Errorf("it says %v", out.Err)
-			}
-			if !exists(p.subject("delivery#1").Worktree) {
-				t.Error("the worktree is gone")
-			}
-		},
-	} {
-		t.Run(action, func(t *testing.T) {
-			b := newBed(t)
-			disk := filepath.Join(filepath.Dir(b.dir), "disk")
-			full := mountSmall(b, disk)
-			b.user("clone", "-q", b.dir, disk)
-			b.dir = disk
-			p := playIn(b, &document.Deliver{})
-			p.work = func(dir string) { edit(b, dir); writeFile(t, dir+"/z-large", megabyte()) }
-			p.drive()
-			if full(0); action == "apply" {
-				full(someRoom)
-			}
-			before := everything(b, b.dir)
-			p.decide("delivery#1", action)
-			out := p.drive()
-			want(p, out, changedNames(before, everything(b, b.dir)))
-		})
+		}
 	}
 }
 
-// The disk is full where worktrees lie. What cannot be written is said, none
-// of the checkout's files have changed, and with room again all is made anew.
+// What cannot be put in its place for any other reason, in the middle of many files, leaves the
+// checkout as it was, too, and so does a disk that is full only then.
+func TestAnApplyThatFailsInTheMiddle(t *testing.T) {
+	for name, fails := range map[string]error{tipstaff.BlockDisk: unix.ENOSPC, tipstaff.BlockUnwritable: unix.EACCES} {
+		for at := 1; at < 6; at++ {
+			t.Run(fmt.Sprint(name, at), func(t *testing.T) {
+				p := newPlay(t, &document.Deliver{})
+				p.write("only/here.txt", "x\n")
+				p.user("add", "-A")
+				p.user("commit", "-qm", "more")
+				p.spec.Base = p.user("rev-parse", "HEAD")
+				p.work = func(dir string) {
+					edit(p.bed, dir)
+					remove(p.bed, dir+"/only/here.txt")
+					writeFile(t, dir+"/a/b/c", "new\n")
+				}
+				p.drive()
+				before, n := everything(p.bed, p.dir), 0
+				renameFile = func(from, to string) error {
+					if n++; n == at {
+						return &os.LinkError{Op: "rename", Old: from, New: to, Err: fails}
+					}
+					return os.Rename(from, to)
+				}
+				t.Cleanup(func() { renameFile = os.Rename })
+				p.decide("delivery#1", "apply")
+				p.drive()
+				if names := changedNames(before, everything(p.bed, p.dir)); n < at || p.outcome.Status != "" || len(names) > 0 {
+					t.Errorf("%d: %+v has changed %v", n, p.outcome, names)
+				}
+				if said := p.subject("delivery#2").Notices[0]; said.Code != CodeHindered || !strings.Contains(said.Message, name+": ") {
+					t.Errorf("the gate says %+v", said)
+				}
+				p.decide("delivery#2", "apply")
+				if p.drive(); p.outcome.Status != tipstaff.DeliveredApplied || exists(p.dir+"/only") || !exists(p.dir+"/a/b/c") {
+					t.Errorf("%+v", p.outcome)
+				}
+			})
+		}
+	}
+}
+
+// Of what could not be taken back a person is asked, and is told where the files lie that were
+// there before.
+func TestAnApplyThatCannotBeTakenBack(t *testing.T) {
+	p := newPlay(t, &document.Deliver{})
+	p.drive()
+	n := 0
+	renameFile = func(from, to string) error {
+		if n++; n > 2 {
+			return &os.LinkError{Op: "rename", Old: from, New: to, Err: unix.ENOSPC}
+		}
+		return os.Rename(from, to)
+	}
+	t.Cleanup(func() { renameFile = os.Rename })
+	p.decide("delivery#1", "apply")
+	p.drive()
+	if g := p.gate("deliver/apply#1/in_doubt"); !strings.Contains(string(g.Subject), "could not be taken back") {
+		t.Errorf("it is asked about %s", g.Subject)
+	}
+	kept, _ := filepath.Glob(p.dir + "/.git/tipstaff-apply-*/old/README")
+	if len(kept) != 1 || readFile(t, kept[0]) != "first\nsecond\nthird\n" {
+		t.Errorf("%v", kept)
+	}
+}
+
+// The disk is full where worktrees lie. What cannot be written is said, none of the checkout's
+// files have changed, and a person who has made room has it tried again.
 func TestNoRoomForAWorktree(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare document.Preparation
 		room    int64
 		full    func(p *play, full func(int64))
 		says    string
+		asks    string
 	}{
-		"for its files": {room: someRoom, full: func(p *play, full func(int64)) { full(someRoom) }, says: "large.txt"},
+		"for its files": {room: someRoom, full: func(p *play, full func(int64)) { full(someRoom) }, says: "large.txt", asks: "deliver/worktree/failure"},
 		"for a copy": {document.Preparation{Copy: []string{"*.ignored"}}, 0, func(p *play, full func(int64)) {
 			p.write("a.ignored", megabyte())
 			full(1<<20 + 500<<10)
-		}, "a.ignored cannot be copied: write "},
+		}, "a.ignored cannot be copied: write ", "deliver/worktree/failure"},
 		"for a clean checkout": {full: func(p *play, full func(int64)) {
 			p.work = func(dir string) { edit(p.bed, dir); full(800 << 10) }
-		}, says: noRoom},
+		}, says: "cannot be written", asks: "deliver/check#1/failure"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newCleanPlay(t, c.prepare, shellCheck("test", "true"))
@@ -129,12 +183,10 @@ func TestNoRoomForAWorktree(t *testing.T) {
 			before := everything(p.bed, p.dir)
 			out := p.drive()
 			said := ""
-			if out.Err != nil {
-				said = out.Err.Error()
-			} else {
-				said = fmt.Sprint(p.subject("delivery#1").Checks)
+			if out.Status == flow.ParkedRun {
+				said = p.gate(c.asks).Question
 			}
-			if p.outcome.Status != "" || !strings.Contains(said, c.says) || c.says != noRoom && !strings.Contains(said, state) {
+			if p.outcome.Status != "" || !strings.Contains(said, "The disk is full") || !strings.Contains(said, c.says) || !strings.Contains(said, state) {
 				t.Errorf("%+v: it says %s", out, said)
 			}
 			changed := slices.DeleteFunc(changedNames(before, everything(p.bed, p.dir)), func(name string) bool { return strings.HasPrefix(name, ".git/refs/tipstaff") })
@@ -147,12 +199,15 @@ func TestNoRoomForAWorktree(t *testing.T) {
 				}
 			}
 
+			p.decide(c.asks, "retry") // too early
+			if out := p.drive(); out.Status != flow.ParkedRun || p.gate(c.asks+"#2").Question != said {
+				t.Errorf("%+v: it asks %s", out, p.gate(c.asks+"#2").Question)
+			}
 			must(p.bed, os.Remove(filepath.Join(state, "ballast")))
-			again := playIn(p.bed, p.spec.Deliver)
-			again.spec.Prepare, again.programs = c.prepare, p.programs
-			again.work = func(dir string) { writeFile(t, dir+"/README", "again\n") }
-			if again.drive(); outcomes(again.subject("delivery#1")) != "test passed" || blocked(again.subject("delivery#1")) != "" {
-				t.Errorf("with room again: %+v", again.subject("delivery#1"))
+			p.work = func(dir string) { writeFile(t, dir+"/README", "again\n") }
+			p.decide(c.asks+"#2", "retry")
+			if p.drive(); outcomes(p.subject("delivery#1")) != "test passed" || blocked(p.subject("delivery#1")) != "" {
+				t.Errorf("with room again: %+v", p.subject("delivery#1"))
 			}
 		})
 	}

@@ -93,7 +93,7 @@ func (d *run) mayStep(name string, c document.Command) error {
 }
 
 func (d *run) setUp(name string, c document.Command) error {
-	done, err := flow.Do[stepDone](d.at, flow.Call{Key: name, Name: ActSetup, Class: flow.Idempotent,
+	done, err := do[stepDone](d.at, flow.Call{Key: name, Name: ActSetup, Class: flow.Idempotent,
 		Input: flow.JSON(stepInput{Place: d.Place, Worktree: d.worktree, Command: c, Name: name})})
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (e Env) give(ctx context.Context, r *Repo, dir, tree string, p document.Pre
 // notReady is the failure of a directory that could not be given what it needs.
 func notReady(ctx context.Context, err error) error {
 	var known *flow.Error
-	if ctx.Err() != nil || errors.As(err, &known) || errors.Is(err, flow.ErrParked) {
+	if ctx.Err() != nil || errors.As(err, &known) || errors.Is(err, flow.ErrParked) || noRoom(err) {
 		return err
 	}
 	return setupFailed("the files cannot be made ready: %v", err)

@@ -45,7 +45,7 @@ func (r *Repo) setRef(ctx context.Context, ref, value, old string) error {
 	}
 	_, err := r.onRefs(ctx, script.Bytes(), "update-ref", "--stdin")
 	var exit *ExitError
-	if !errors.As(err, &exit) {
+	if !errors.As(err, &exit) || noRoom(err) {
 		return err
 	}
 	if now, err := r.refValue(ctx, ref); err != nil || now == value { // it was done before

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tipstaff/tipstaff/filestamp"
 )
 
 // scratch is a git directory of ours for a few commands: no refs, no hooks, no
@@ -20,6 +22,11 @@ type scratch struct {
 	dir   string
 	files string // the working tree; "": none
 	env   []string
+
+	objects string   // where new objects are put
+	shared  []string // where others are
+
+	stood map[string]filestamp.Stamp // files of the checkout, before they were looked at
 }
 
 // scratch makes one. With a work tree its commands read and write files there, with an
@@ -54,9 +61,9 @@ func (r *Repo) bareScratch(worktree string, more []setting) (*scratch, error) {
 	if !exists(kept) { // a worktree that was removed: what was published is in the repository
 		kept = ""
 	}
-	s.env = r.git.environment("HOME="+dir, "XDG_CONFIG_HOME="+dir, "GIT_DIR="+dir, "GIT_OBJECT_DIRECTORY="+cmp.Or(kept, users))
+	s.env, s.objects = r.git.environment("HOME="+dir, "XDG_CONFIG_HOME="+dir, "GIT_DIR="+dir), cmp.Or(kept, users)
 	if kept != "" {
-		s.env = append(s.env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+alternate(users))
+		s.shared = []string{users}
 	}
 	if worktree != "" {
 		s.env = append(s.env, "GIT_WORK_TREE="+worktree)
@@ -155,7 +162,23 @@ func (s *scratch) close() { _ = os.RemoveAll(s.dir) } // what is left lies where
 
 // run runs a command in a directory; "": the scratch directory.
 func (s *scratch) run(ctx context.Context, dir string, stdin []byte, args ...string) ([]byte, error) {
-	return s.repo.git.start(ctx, call{dir: cmp.Or(dir, s.dir), env: s.env, stdin: stdin, args: args, reads: s.repo.dirs(), files: s.files})
+	env := append(slices.Clip(s.env), "GIT_OBJECT_DIRECTORY="+s.objects)
+	if len(s.shared) > 0 {
+		var list []string
+		for _, path := range s.shared {
+			list = append(list, alternate(path))
+		}
+		env = append(env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+strings.Join(list, ":"))
+	}
+	out, err := s.repo.git.start(ctx, call{dir: cmp.Or(dir, s.dir), env: env, stdin: stdin, args: args, reads: s.repo.dirs(), files: s.files})
+	return out, full(err, s.objects, s.files, s.dir)
+}
+
+// apart has new objects put where only this scratch directory sees them, and the index too.
+func (s *scratch) apart() error {
+	s.shared = append([]string{s.objects}, s.shared...)
+	s.objects = filepath.Join(s.dir, "objects")
+	return os.Mkdir(s.objects, 0o700)
 }
 
 // mirror is a scratch directory whose refs, and their logs, are those of the user's

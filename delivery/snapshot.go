@@ -87,9 +87,6 @@ func (r *Repo) writeFiles(ctx context.Context, w Worktree) (string, error) {
 	return strings.TrimSpace(string(tree)), nil
 }
 
-// gitlink is the mode of a submodule in an index.
-const gitlink = "160000"
-
 // stage brings the index to what lies in the directory. `git add -A` would do so too, but
 // asks submodules for their status, which starts what their configuration names, and
 // takes any repository that was begun in the directory for a submodule.

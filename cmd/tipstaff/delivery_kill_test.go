@@ -12,8 +12,8 @@ import (
 )
 
 // gitTrap stands before git on the PATH of Tipstaff. It counts the commands, and kills
-// Tipstaff at the one that the test names: before it, after it, or when a patch is half
-// applied. Commands outlive the Tipstaff that was killed beside them: they find another
+// Tipstaff at the one that the test names: before it, after it, or when a change is half
+// in its place. Commands outlive the Tipstaff that was killed beside them: they find another
 // parent, which they let live.
 const gitTrap = `#!/bin/sh
 read dir at when < DIR/at
@@ -21,8 +21,10 @@ n=1
 while ! mkdir $dir/$n 2> /dev/null; do n=$((n+1)); done
 kills() { [ "$(readlink /proc/$PPID/exe)" = TIPSTAFF ] && kill -9 $PPID; }
 case "$when$*" in
-halfapply*--check*) ;;
-halfapply*) GIT apply --whitespace=nowarn --include=a.txt; kills; exit 1 ;;
+halfcheckout-index*)
+	GIT "$@"
+	for a; do case $a in --prefix=*) mv "${a#--prefix=}a.txt" . ;; esac; done
+	kills; exit 1 ;;
 esac
 [ $n$when = ${at}before ] && { kills; exit 1; }
 GIT "$@"
@@ -165,7 +167,7 @@ func TestKillOnTheWayToADelivery(t *testing.T) {
 	w.nothingRuns()
 }
 
-// A patch of which only a part was applied is for a person to look at. It is not applied a
+// A change of which only a part was applied is for a person to look at. It is not applied a
 // second time over that.
 func TestKillInAPatch(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,8 @@ const (
 	opensAgain  = "which says what came in the way"
 	anyTime     = "at any time the newest of them"
 	oneAtATime  = "One `apply` at a time writes"
+	noHalves    = "Nothing is applied by halves"
+	diskFull    = "for which a disk is full asks a person"
 	noWorktree  = "What was decided needs no worktree any more"
 )
 
@@ -58,6 +60,38 @@ var deliveryBugs = []bug{
 		old:    "	if d.hindrance != nil {",
 		new:    "	if d.hindrance != nil && d.hindrance.Code == \"\" {",
 		suites: []suite{tests("delivery", "TestAGateThatOpensAgainSaysWhy")},
+	},
+	{
+		id: "applied-by-halves", page: "delivery.md", says: noHalves,
+		slip:   "leaves in the checkout what had its place before one file could not be written",
+		file:   "delivery/place.go",
+		old:    "			err = p.takeBack(err)\n",
+		new:    "			p.undo = nil\n",
+		suites: []suite{tests("delivery", "TestAnApplyThatFailsInTheMiddle")},
+	},
+	{
+		id: "removes-what-is-to-be-put-back", page: "delivery.md", says: noHalves,
+		slip:   "cleans up what it has replaced, also where that could not go back",
+		file:   "delivery/place.go",
+		old:    "	if !errors.As(err, &unsettled) {",
+		new:    "	if !errors.As(err, &unsettled) || true {",
+		suites: []suite{tests("delivery", "TestAnApplyThatCannotBeTakenBack")},
+	},
+	{
+		id: "full-for-a-moment", page: "delivery.md", says: diskFull,
+		slip:   "records a full disk as any failure of git, which ends the run",
+		file:   "delivery/activity.go",
+		old:    "	case noRoom(err):\n		return &flow.Error{",
+		new:    "	case noRoom(err) && len(err.Error()) == 0:\n		return &flow.Error{",
+		suites: []suite{tests("delivery", "TestNoRoomForAWorktree")},
+	},
+	{
+		id: "full-in-other-words", page: "delivery.md", says: "says `disk_full`, where, and how much is needed",
+		slip:   "knows one of the ways in which git says that a disk is full",
+		file:   "delivery/room.go",
+		old:    "\"No space left on device\", \"Out of diskspace\", ",
+		new:    "\"No space left on device\", ",
+		suites: []suite{tests("delivery", "TestNoRoomForADelivery")},
 	},
 	{
 		id: "two-apply-at-once", page: "delivery.md", says: oneAtATime,

@@ -101,8 +101,8 @@ var gateBugs = []bug{
 		id: "applies-our-state", page: "delivery.md", says: "or never changes it",
 		slip:   "applies what is never to be changed as any other file",
 		file:   "delivery/apply.go",
-		old:    "	case len(names) > 0: // git itself refuses some of them\n		return Refused, names, patch, nil\n",
-		new:    "",
+		old:    "maps.Keys(touched)), tipstaff.ApplyNever)",
+		new:    "maps.Keys(touched))[:0], tipstaff.ApplyNever)",
 		suites: []suite{tests("delivery", "TestApplyAsksAboutWhatDecides")},
 	},
 	{

@@ -14,7 +14,7 @@ var writeBugs = []bug{
 	writeBug("hook-asks-git-alone", writersRefuse, "believes that a worker's directory is protected by its place", "worker/outside.go",
 		"\tif protected == nil {\n", "\tif true {\n", "workspace", "TestNoWriterWritesWhatIsProtected"),
 	writeBug("apply-unasked", writersRefuse, "applies what a person has approved, whatever it is", "delivery/apply.go",
-		"\tnames = r.protected(changed, tipstaff.ApplyNever)\n", "", "workspace", "TestNoWriterWritesWhatIsProtected"),
+		"\t\treturn Refused, names, nil, nil\n", "\t\tnames = nil\n", "workspace", "TestNoWriterWritesWhatIsProtected"),
 	writeBug("exec-anywhere", writersRefuse, "looks at the program, and not at where it is started", "tool/builtin/exec.go",
 		"\tif err := s.startable(dir); err != nil {\n\t\treturn \"\", fmt.Errorf(\"no program is started in %s: %w\", cwd, err)\n\t}\n", "", "workspace", "TestNoWriterWritesWhatIsProtected"),
 	writeBug("case-tells", writersRefuse, "compares names as this file system does", "workspace/fold.go",
