@@ -31,9 +31,9 @@ type stdioServer struct {
 	name   string
 	config workspace.Server
 	launch Launch
-	code   code
-	held   LockedServer // as the lock holds it; the zero value: it is not looked at
-	old    atomic.Bool  // it is initialized in the old way
+	code   *Code
+	lock   *Lock       // nil: it is not looked at
+	old    atomic.Bool // it is initialized in the old way
 }
 
 // connect first asks the server which revisions it supports, as the latest protocol
@@ -69,6 +69,8 @@ func (s *stdioServer) credentials() map[string]string {
 	return values
 }
 
+func (s *stdioServer) command() workspace.Command { return s.config.Starts(s.name) }
+
 func (s *stdioServer) ready() *flow.Error {
 	_, _, err := s.prepare()
 	return refusalOf(err)
@@ -87,7 +89,7 @@ func (s *stdioServer) prepare() (program string, env []string, err error) {
 	if refused := checkPackage(s.config, s.launch.Workspace, program); refused != nil {
 		return "", nil, refused
 	}
-	if refused := s.code.check(s.name, s.held); refused != nil {
+	if refused := s.lock.Accepts(s.code, s.command()); refused != nil {
 		return "", nil, refused
 	}
 	return program, append(s.config.Environment(s.launch.Environ, values, s.launch.Markers), s.pycache()...), nil
@@ -98,7 +100,7 @@ func (s *stdioServer) prepare() (program string, env []string, err error) {
 // digest. Where nothing is kept for the user it is kept nowhere.
 func (s *stdioServer) pycache() []string {
 	const name = "PYTHONPYCACHEPREFIX"
-	if _, set := s.config.Env[name]; set || !s.config.RunsCode(s.launch.Workspace) {
+	if _, set := s.config.Env[name]; set || !s.command().RunsCode(s.launch.Workspace) {
 		return nil
 	}
 	if s.launch.State == "" {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // askTime is what a CLI has to print its version or its help.
@@ -31,6 +32,11 @@ func (w *CLI) Available(ctx context.Context) (Info, error) {
 func (w *CLI) find(ctx context.Context, env []string, s Starter) (info Info, r row, known bool, err error) {
 	if info.Path, err = w.binary(env); err != nil {
 		return info, r, false, err
+	}
+	if w.config.Accepts != nil {
+		if err := w.config.Accepts(); err != nil {
+			return info, r, false, err
+		}
 	}
 	if w.of.command == "" { // Tipstaff itself
 		r = w.rows[0]
@@ -232,6 +238,9 @@ func newerText(info Info, r row) string {
 func asError(err error) *tipstaff.Error {
 	if e, ok := err.(*tipstaff.Error); ok {
 		return e
+	}
+	if e, ok := err.(*flow.Error); ok { // refused before anything was started
+		return tipstaff.Errorf(tipstaff.Refused, "%v", e)
 	}
 	return tipstaff.Errorf(tipstaff.Internal, "%v", err)
 }

@@ -30,6 +30,9 @@ type Config struct {
 	Sandbox  string    // what the operator says the sandbox around Tipstaff is; "": there is none
 	Starter  Starter   // asks CLIs for their versions; invocations may bring their own
 	Versions *Versions // what they have said; nil: it is kept for this worker alone
+	// Accepts refuses a CLI whose code is not what was accepted. It is asked before the CLI is
+	// started for anything; nil: nothing is asked.
+	Accepts func() error
 
 	connect, linger, drain time.Duration
 	open                   func(folder string, c Channel, p Policy, o channelOptions) (channel, error)

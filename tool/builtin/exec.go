@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/supervisor"
 )
 
@@ -123,6 +124,11 @@ func (s *Server) command(c call, in execArgs) (cmd supervisor.Command, err error
 			return cmd, err
 		}
 	}
+	if c.Accepts != nil {
+		if refused := c.Accepts(name); refused != nil {
+			return cmd, refused
+		}
+	}
 	return supervisor.Command{Path: path, Args: in.Argv, Dir: dir, Env: s.environment(), NoInput: in.Stdin == "", Reap: true}, nil
 }
 
@@ -199,12 +205,14 @@ type Demand struct {
 	CleanPaths bool
 	// Program is the digest of the program that is started. "": any will do.
 	Program string
+	// Accepts refuses a program whose code is not what was accepted. nil: any will do.
+	Accepts func(program string) *flow.Error
 }
 
-// refusedError is a call that was refused before it did anything.
-type refusedError struct{ code, text string }
-
-func (e *refusedError) Error() string { return e.text }
+// refused is a call that was refused before it did anything.
+func refused(code, format string, args ...any) error {
+	return &flow.Error{Code: code, Message: fmt.Sprintf(format, args...), NotSent: true}
+}
 
 // NoProgram is the digest of a program that cannot be found or read.
 const NoProgram = "none"
@@ -245,9 +253,9 @@ func unchangedProgram(name, path, want string) error {
 	case err != nil:
 		return fmt.Errorf("the program %q cannot be read: %w", name, err)
 	case want == NoProgram:
-		return &refusedError{CodeProgramChanged, fmt.Sprintf("the program %q (%s) was not there when the run was made, so that nobody has approved it: start a new run", name, path)}
+		return refused(CodeProgramChanged, "the program %q (%s) was not there when the run was made, so that nobody has approved it: start a new run", name, path)
 	case digest != want:
-		return &refusedError{CodeProgramChanged, fmt.Sprintf("the program %q (%s) has changed since the run was made: its digest is %s, and %s was approved; look at it, then start a new run", name, path, digest, want)}
+		return refused(CodeProgramChanged, "the program %q (%s) has changed since the run was made: its digest is %s, and %s was approved; look at it, then start a new run", name, path, digest, want)
 	}
 	return nil
 }
