@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/process"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/tool/builtin"
 	"github.com/tipstaff/tipstaff/worker"
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
@@ -160,13 +162,19 @@ func boundRoles(m *ws.Manifest) (map[string][]tipstaff.WorkerRole, error) {
 	return bound, nil
 }
 
-// newWorker is a worker as it is configured in a workspace.
+// newWorker is a worker as it is configured in a workspace, where a path of its command stands.
 func newWorker(dir, name string, c ws.Worker) (*worker.CLI, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	return worker.New(worker.Config{Name: name, Type: c.Type, Command: c.Command, Args: c.Args, Settings: c.Settings, Script: c.Script.Name,
+	command := c.Command
+	if strings.ContainsRune(command, filepath.Separator) {
+		if command, err = builtin.LookProgram(dir, command); err != nil {
+			return nil, err
+		}
+	}
+	return worker.New(worker.Config{Name: name, Type: c.Type, Command: command, Args: c.Args, Settings: c.Settings, Script: c.Script.Name,
 		Self: self, Version: version, Sandbox: os.Getenv("TIPSTAFF_SANDBOX"), Starter: process.Workers{}, Versions: versions(),
 		Accepts: func() error { return acceptedCode(dir, name, c) }})
 }
