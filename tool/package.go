@@ -18,6 +18,7 @@ import (
 // Code makes digests of the code that is started in a workspace.
 type Code struct {
 	dir    string
+	state  string                 // what is kept for the user; "": nothing is
 	opened func(path string) bool // files that runs may write although they are code
 	known  *digests
 }
@@ -25,7 +26,21 @@ type Code struct {
 // NewCode makes digests of the code of a workspace. They are kept in the folder state of what is
 // kept for the user; "": nowhere.
 func NewCode(m *workspace.Manifest, dir, state string) *Code {
-	return &Code{dir, m.Opened, newDigests(state, dir)}
+	return &Code{dir, state, m.Opened, newDigests(state, dir)}
+}
+
+// Environment has Python, which a command of the workspace's own may start, keep what it has
+// compiled outside of the workspace: what lies there would run in the place of the code that has
+// a digest. Where nothing is kept for the user it is kept nowhere.
+func (c *Code) Environment(of workspace.Command) []string {
+	const name = "PYTHONPYCACHEPREFIX"
+	if _, set := of.Env[name]; set || !of.RunsCode(c.dir) {
+		return nil
+	}
+	if c.state == "" {
+		return []string{name + "=" + os.DevNull}
+	}
+	return []string{name + "=" + filepath.Join(c.state, "pycache")}
 }
 
 // digests are those of the files that a command may load, by path.

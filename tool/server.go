@@ -150,9 +150,11 @@ type builtinServer struct {
 	lock   *Lock // nil: it is not looked at
 }
 
-// accepts refuses a program whose code in the workspace is not what was accepted.
-func (s *builtinServer) accepts(program string) *flow.Error {
-	return s.lock.Accepts(s.code, s.config.Program(program))
+// ready refuses a program whose code in the workspace is not what was accepted, and adds to its
+// environment.
+func (s *builtinServer) ready(program string) (environ []string, refused *flow.Error) {
+	c := s.config.Program(program)
+	return s.code.Environment(c), s.lock.Accepts(s.code, c)
 }
 
 func (s *builtinServer) connect(context.Context, string) (session, error) {
@@ -190,7 +192,7 @@ func (s *builtinSession) call(ctx context.Context, r request) (reply, error) {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	r.demand.Accepts = s.server.accepts
+	r.demand.Ready = s.server.ready
 	got, err := s.server.Call(inner, builtin.Call{Tool: r.tool, Args: r.args, Demand: r.demand, Output: r.onOutput})
 	switch cut := ctx.Err() != nil && !stops; {
 	case err != nil:

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -92,21 +91,7 @@ func (s *stdioServer) prepare() (program string, env []string, err error) {
 	if refused := s.lock.Accepts(s.code, s.command()); refused != nil {
 		return "", nil, refused
 	}
-	return program, append(s.config.Environment(s.launch.Environ, values, s.launch.Markers), s.pycache()...), nil
-}
-
-// pycache has Python, which a server of the workspace's own may start, keep what it has compiled
-// outside of the workspace: what lies there would run in the place of the code that has a
-// digest. Where nothing is kept for the user it is kept nowhere.
-func (s *stdioServer) pycache() []string {
-	const name = "PYTHONPYCACHEPREFIX"
-	if _, set := s.config.Env[name]; set || !s.command().RunsCode(s.launch.Workspace) {
-		return nil
-	}
-	if s.launch.State == "" {
-		return []string{name + "=" + os.DevNull}
-	}
-	return []string{name + "=" + filepath.Join(s.launch.State, "pycache")}
+	return program, append(s.config.Environment(s.launch.Environ, values, s.launch.Markers), s.code.Environment(s.command())...), nil
 }
 
 // start starts the program.

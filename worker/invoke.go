@@ -23,6 +23,7 @@ type Config struct {
 	Type     string    // one of [Types]
 	Command  string    // "": the binary of the type, looked for on PATH
 	Args     []string  // appended to those of Tipstaff
+	Environ  []string  // what its environment has besides, as NAME=value, whatever it is started for
 	Settings string    // "none", "user"; "": none
 	Script   string    // answers of a scripted worker
 	Self     string    // Tipstaff's own executable, which CLIs start as their channel
@@ -116,6 +117,7 @@ func (w *CLI) Resume(ctx context.Context, o Options) (Result, error) { return w.
 
 // invoke runs the CLI once.
 func (w *CLI) invoke(ctx context.Context, o *Options, resume bool) (Result, error) {
+	o.Env = slices.Concat(o.Env, w.config.Environ)
 	p, err := w.check(ctx, o, resume)
 	if err != nil {
 		return Result{}, err

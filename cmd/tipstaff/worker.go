@@ -174,7 +174,7 @@ func newWorker(dir, name string, c ws.Worker) (*worker.CLI, error) {
 			return nil, err
 		}
 	}
-	return worker.New(worker.Config{Name: name, Type: c.Type, Command: command, Args: c.Args, Settings: c.Settings, Script: c.Script.Name,
+	return worker.New(worker.Config{Name: name, Type: c.Type, Command: command, Args: c.Args, Environ: codeIn(dir, nil).Environment(c.Starts(name)), Settings: c.Settings, Script: c.Script.Name,
 		Self: self, Version: version, Sandbox: os.Getenv("TIPSTAFF_SANDBOX"), Starter: process.Workers{}, Versions: versions(),
 		Accepts: func() error { return acceptedCode(dir, name, c) }})
 }
@@ -190,16 +190,21 @@ func acceptedCode(dir, name string, c ws.Worker) error {
 	if err != nil {
 		return err
 	}
-	state, err := ws.StateDir(os.Getenv)
-	if err != nil {
-		state = "" // then the digests are not kept
-	}
 	as := c.Starts(name)
 	now, _ := m.Worker(name)
 	as.Former = now.Command != c.Command || !slices.Equal(now.Args, c.Args) || !maps.Equal(now.Env, c.Env)
 	as.Package, as.Ignore = now.Package, now.Ignore
-	if refused := lock.Accepts(tool.NewCode(m, dir, state), as); refused != nil {
+	if refused := lock.Accepts(codeIn(dir, m), as); refused != nil {
 		return refused
 	}
 	return nil
+}
+
+// codeIn makes digests of the code of a workspace.
+func codeIn(dir string, m *ws.Manifest) *tool.Code {
+	state, err := ws.StateDir(os.Getenv)
+	if err != nil {
+		state = "" // then they are not kept
+	}
+	return tool.NewCode(m, dir, state)
 }

@@ -124,12 +124,15 @@ func (s *Server) command(c call, in execArgs) (cmd supervisor.Command, err error
 			return cmd, err
 		}
 	}
-	if c.Accepts != nil {
-		if refused := c.Accepts(name); refused != nil {
+	environ := s.environment()
+	if c.Ready != nil {
+		more, refused := c.Ready(name)
+		if refused != nil {
 			return cmd, refused
 		}
+		environ = append(environ, more...)
 	}
-	return supervisor.Command{Path: path, Args: in.Argv, Dir: dir, Env: s.environment(), NoInput: in.Stdin == "", Reap: true}, nil
+	return supervisor.Command{Path: path, Args: in.Argv, Dir: dir, Env: environ, NoInput: in.Stdin == "", Reap: true}, nil
 }
 
 // LookProgram is where a program is that a manifest names: a path stands in the
@@ -205,8 +208,9 @@ type Demand struct {
 	CleanPaths bool
 	// Program is the digest of the program that is started. "": any will do.
 	Program string
-	// Accepts refuses a program whose code is not what was accepted. nil: any will do.
-	Accepts func(program string) *flow.Error
+	// Ready refuses a program whose code is not what was accepted, and says what its environment
+	// has besides. nil: any will do.
+	Ready func(program string) (environ []string, refused *flow.Error)
 }
 
 // refused is a call that was refused before it did anything.
