@@ -309,6 +309,55 @@ func TestApprovalIsOfOneProgram(t *testing.T) {
 	contains(t, wantCode(t, tool.CodeProgramChanged, value, err).Message, "was not there")
 }
 
+// What a run has frozen is the program itself, for that run alone: what lies beside it, and what it has
+// become before the next run, is what the lock is for.
+func TestProgramsAreHeldToTheLock(t *testing.T) {
+	b := programBench(t)
+	s, _ := b.manifest.Server("builtin")
+	l, _, err := new(tool.Lock).WithCode(tool.NewCode(b.manifest, b.dir, ""), s.Program("./deploy.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nextRun := func() {
+		b.gate.Tools = b.gate.Tools.WithPrograms(b.manifest, b.dir)
+	}
+	runs := func(want string) {
+		t.Helper()
+		if value, err := b.approvedCall("./deploy.sh"); err != nil || !strings.Contains(string(value), want) {
+			t.Errorf("got %s, %v", value, err)
+		}
+	}
+	nextRun()
+	b.write("lib.sh", "new")
+	runs("old") // no lock holds it
+	if err := os.Remove(filepath.Join(b.dir, "lib.sh")); err != nil {
+		t.Fatal(err)
+	}
+	b.manager.Hold(l)
+	runs("old")
+	b.write("lib.sh", "new")
+	value, err := b.approvedCall("./deploy.sh")
+	e := wantCode(t, tool.CodePackageChanged, value, err)
+	contains(t, e.Message, `the file lib.sh, which the program "./deploy.sh" may load, is new`)
+	contains(t, string(e.Detail), `"file":"lib.sh"`)
+	if value, err := b.approvedCall("sh", "-c", "echo other"); err != nil || !strings.Contains(string(value), "other") {
+		t.Errorf("another program: %s, %v", value, err)
+	}
+	if err := os.Remove(filepath.Join(b.dir, "lib.sh")); err != nil {
+		t.Fatal(err)
+	}
+
+	b.write("deploy.sh", "#!/bin/sh\ntouch ran\n")
+	value, err = b.approvedCall("./deploy.sh")
+	wantCode(t, tool.CodeProgramChanged, value, err)
+	nextRun()
+	value, err = b.approvedCall("./deploy.sh")
+	contains(t, wantCode(t, tool.CodePackageChanged, value, err).Message, "tipstaff tools pin program/./deploy.sh")
+	if _, err := os.Stat(filepath.Join(b.dir, "ran")); err == nil {
+		t.Error("what nobody has accepted has run")
+	}
+}
+
 // A run that froze no digests starts what is there, as it did.
 func TestOlderRunsStartWhatIsThere(t *testing.T) {
 	b := programBench(t)
