@@ -32,9 +32,10 @@ type Tools interface {
 	// Verify checks manifest, environment, packages and lock and, unless offline,
 	// the servers themselves.
 	Verify(ctx context.Context, offline bool) (ToolReport, error)
-	// Compare asks servers, all if none is named, what they list now, and says how that
-	// differs from the lock.
-	Compare(ctx context.Context, servers []string) (PinReport, error)
+	// Compare asks servers what they list now, looks at the code of workers and programs, which
+	// are named worker/NAME and program/NAME, and says how that differs from the lock. If
+	// nothing is named it looks at all.
+	Compare(ctx context.Context, named []string) (PinReport, error)
 	// Pin writes the lock that a report proposes. It is refused if the lock has changed
 	// since.
 	Pin(context.Context, PinReport) error
@@ -88,7 +89,7 @@ const (
 type ToolFinding struct {
 	Level   string      `json:"level"`
 	Code    string      `json:"code"`
-	Server  string      `json:"server,omitempty"`
+	Server  string      `json:"server,omitempty"` // or worker/NAME, program/NAME
 	Tool    string      `json:"tool,omitempty"`
 	Message string      `json:"message"`
 	Changes []PinChange `json:"changes,omitempty"` // of definition_changed
@@ -135,7 +136,7 @@ const (
 // PinChange is one difference between the lock and what a server lists: a tool
 // that came or went, or one member of a definition that is another.
 type PinChange struct {
-	Server string `json:"server"`
+	Server string `json:"server"`         // or worker/NAME, program/NAME
 	Tool   string `json:"tool,omitempty"` // "": of the server itself
 	Kind   string `json:"kind"`           // PinAdded …
 	// Member is a JSON pointer into the definition, or version, package_digest or

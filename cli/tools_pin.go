@@ -16,22 +16,27 @@ import (
 func newToolsPin(a *app) *cobra.Command {
 	var check, yes bool
 	cmd := &cobra.Command{
-		Use:   "pin [SERVER…]",
-		Short: "Compare servers with tipstaff.lock, and lock what they list",
-		Long: `Start or connect to the servers, if the workspace is trusted, compare what they list with tipstaff.lock, show
-every difference, and ask. If you allow it the lock is written; from then on calls
-are refused when a definition is another than the one you have seen.
+		Use:   "pin [NAME…]",
+		Short: "Compare servers and code that is started with tipstaff.lock, and lock them",
+		Long: `Start or connect to the servers, if the workspace is trusted, compare what they list, and the code in the workspace
+that servers, workers and programs of exec run, with tipstaff.lock, show every
+difference, and ask. If you allow it the lock is written; from then on calls are
+refused when a definition is another than the one you have seen, and nothing is
+started whose code is.
+
+A NAME is that of a server, worker/WORKER, or program/ and an entry of programs.
 
 Exit code 3: something differs and was not locked, or a tool cannot be locked.`,
 		Example: `  tipstaff tools pin
-  tipstaff tools pin issues --check`,
+  tipstaff tools pin issues --check
+  tipstaff tools pin worker/careful`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: a.completeServers,
-		RunE: func(cmd *cobra.Command, servers []string) error {
+		RunE: func(cmd *cobra.Command, names []string) error {
 			if check && yes {
 				return &usageError{message: "--check writes nothing and --yes writes: give one of them"}
 			}
-			return a.pin(cmd.Context(), servers, check, yes)
+			return a.pin(cmd.Context(), names, check, yes)
 		},
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "write nothing: only say whether something differs")
@@ -39,7 +44,7 @@ Exit code 3: something differs and was not locked, or a tool cannot be locked.`,
 	return cmd
 }
 
-func (a *app) pin(ctx context.Context, servers []string, check, yes bool) error {
+func (a *app) pin(ctx context.Context, names []string, check, yes bool) error {
 	tools, err := a.tools(ctx)
 	if err != nil {
 		return err
@@ -50,7 +55,7 @@ func (a *app) pin(ctx context.Context, servers []string, check, yes bool) error 
 			return err
 		}
 	}
-	r, err := tools.Compare(ctx, servers)
+	r, err := tools.Compare(ctx, names)
 	if err != nil {
 		return err
 	}
@@ -76,7 +81,7 @@ func (a *app) pin(ctx context.Context, servers []string, check, yes bool) error 
 		fmt.Fprintln(a.err, "tipstaff.lock is written")
 	case len(r.Changes) == 0 && (r.Failed() || a.json):
 	case len(r.Changes) == 0:
-		fmt.Fprintln(a.out, "tipstaff.lock holds what the servers list")
+		fmt.Fprintln(a.out, "tipstaff.lock holds what the servers list, and what is started")
 	case check || p != nil:
 		fmt.Fprintln(a.err, "nothing is written")
 	default:

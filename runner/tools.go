@@ -30,6 +30,7 @@ type catalog struct {
 	manifest *workspace.Manifest
 	lock     *tool.Lock
 	tools    *tool.Registry
+	code     *tool.Code
 
 	protection *workspace.Protection
 }
@@ -63,7 +64,7 @@ func (r *Runner) catalog(m *workspace.Manifest) (*catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &catalog{m, l, tool.NewLockedRegistry(m, l), r.protection(m)}, nil
+	return &catalog{m, l, tool.NewLockedRegistry(m, l), tool.NewCode(m, r.Workspace, r.State), r.protection(m)}, nil
 }
 
 func (t toolbox) List(context.Context) ([]tipstaff.ToolInfo, error) {
@@ -285,12 +286,12 @@ func (s *surveyed) look(ctx context.Context, manager *tool.Manager) {
 }
 
 // Compare lists the servers, all at once, and compares.
-func (t toolbox) Compare(ctx context.Context, servers []string) (tipstaff.PinReport, error) {
+func (t toolbox) Compare(ctx context.Context, named []string) (tipstaff.PinReport, error) {
 	d, err := t.openLive()
 	if err != nil {
 		return tipstaff.PinReport{}, err
 	}
-	names, err := d.external(servers)
+	names, others, err := d.pinned(named)
 	if err != nil {
 		return tipstaff.PinReport{}, err
 	}
@@ -302,16 +303,23 @@ func (t toolbox) Compare(ctx context.Context, servers []string) (tipstaff.PinRep
 			continue
 		}
 		report.Changes = append(report.Changes, s.listing.Changes(d.manifest, d.lock)...)
-		if config, _ := d.manifest.Server(s.server); config.SharesFolder(t.Workspace) {
-			report.Findings = append(report.Findings, tipstaff.ToolFinding{Level: tipstaff.FindingNote, Code: "server_shares_folder", Server: s.server,
-				Message: fmt.Sprintf("server %q is started in the workspace itself, so that all code there counts as its own: no run writes it, and each change of it has to be accepted; keep the server in a folder of its own", s.server)})
-		}
+		config, _ := d.manifest.Server(s.server)
+		report.Findings = append(report.Findings, t.shares(config.Starts(s.server))...)
 		next = next.With(s.server, s.listing.Locked())
 	}
-	if len(servers) == 0 {
+	for _, c := range others {
+		var changes []tipstaff.PinChange
+		if next, changes, err = next.WithCode(d.code, c); err != nil {
+			report.Findings = append(report.Findings, d.looked(c)...)
+			continue
+		}
+		report.Changes = append(report.Changes, changes...)
+		report.Findings = append(report.Findings, t.shares(c)...)
+	}
+	if len(named) == 0 {
 		for _, name := range d.stale() {
 			was := d.lock.Servers[name]
-			gone := tool.Listing{Server: name, Version: was.Version, Package: was.PackageDigest, Files: was.Files}
+			gone := tool.Listing{Server: name, Version: was.Version, Package: was.PackageDigest, Code: was.LockedCode}
 			report.Changes = append(report.Changes, gone.Changes(d.manifest, d.lock)...)
 			next = next.With(name, tool.LockedServer{})
 		}
@@ -335,21 +343,43 @@ func (t toolbox) Pin(_ context.Context, r tipstaff.PinReport) error {
 	return nil
 }
 
-// external are the servers that a lock is for: those that are named, else all.
-func (d *catalog) external(named []string) ([]string, error) {
-	for _, name := range named {
-		if name == builtin.Name {
-			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is locked by the binary and cannot be pinned", builtin.Name)
+// shares notes what is started in the workspace itself.
+func (t toolbox) shares(c workspace.Command) []tipstaff.ToolFinding {
+	if !c.SharesFolder(t.Workspace) {
+		return nil
+	}
+	return []tipstaff.ToolFinding{{Level: tipstaff.FindingNote, Code: c.Kind + "_shares_folder", Server: c.Label(),
+		Message: fmt.Sprintf("%s is started in the workspace itself, so that all code there counts as its own: no run writes it, and each change of it has to be accepted; keep the %s in a folder of its own", c.Called(), c.Kind)}}
+}
+
+// pinned are what a lock is for: servers, and workers and programs, those that are named, else
+// all, and what the lock holds of those that are not declared any more.
+func (d *catalog) pinned(named []string) (servers []string, others []workspace.Command, err error) {
+	if len(named) == 0 {
+		servers = slices.Sorted(maps.Keys(d.manifest.Servers))
+		return slices.DeleteFunc(servers, func(name string) bool { return name == builtin.Name }), append(d.others(), d.lock.Stale(d.manifest)...), nil
+	}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(named))) {
+		i := slices.IndexFunc(d.others(), func(c workspace.Command) bool { return c.Label() == name })
+		switch {
+		case i >= 0:
+			others = append(others, d.others()[i])
+			continue
+		case name == builtin.Name:
+			return nil, nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is locked by the binary and cannot be pinned", builtin.Name).
+				WithHint("what programs of exec run of the workspace is locked under %s/ and the entry of programs", workspace.KindProgram)
 		}
 		if err := d.declares(name); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		servers = append(servers, name)
 	}
-	if len(named) > 0 {
-		return slices.Compact(slices.Sorted(slices.Values(named))), nil
-	}
-	all := slices.Sorted(maps.Keys(d.manifest.Servers))
-	return slices.DeleteFunc(all, func(name string) bool { return name == builtin.Name }), nil
+	return servers, others, nil
+}
+
+// others are the workers and programs that the manifest has started.
+func (d *catalog) others() []workspace.Command {
+	return slices.DeleteFunc(d.manifest.Commands(), func(c workspace.Command) bool { return c.Kind == workspace.KindServer })
 }
 
 // stale are the servers of the lock that are no longer declared.
@@ -369,7 +399,7 @@ func (t toolbox) Verify(ctx context.Context, offline bool) (tipstaff.ToolReport,
 	if err != nil {
 		return tipstaff.ToolReport{}, err
 	}
-	names, err := d.external(nil)
+	names, _, err := d.pinned(nil)
 	if err != nil {
 		return tipstaff.ToolReport{}, err
 	}
@@ -384,6 +414,13 @@ func (t toolbox) Verify(ctx context.Context, offline bool) (tipstaff.ToolReport,
 	for _, s := range d.checked(listed, t.Servers(d.manifest, t.Workspace, nil)) {
 		report.Servers = append(report.Servers, d.summary(s))
 		report.Findings = append(report.Findings, s.findings...)
+	}
+	for _, c := range d.others() {
+		report.Findings = append(report.Findings, d.looked(c)...)
+	}
+	for _, c := range d.lock.Stale(d.manifest) {
+		report.Findings = append(report.Findings, tipstaff.ToolFinding{Level: tipstaff.FindingNote, Code: "stale_lock", Server: c.Label(),
+			Message: fmt.Sprintf("%s holds code of %s, which the manifest does not have started", tool.LockName, c.Called())})
 	}
 	for _, gone := range d.stale() {
 		report.Findings = append(report.Findings, tipstaff.ToolFinding{Level: tipstaff.FindingNote, Code: "stale_lock", Server: gone,
@@ -420,11 +457,8 @@ func (d *catalog) check(s *surveyed, server tool.Server) {
 	if refused != nil && !slices.ContainsFunc(s.findings, met) {
 		s.find(tipstaff.FindingError, refused.Code, "", "%s", refused.Message)
 	}
-	if files := d.lock.Unheld(s.server, server); len(files) > 0 {
-		s.find(tipstaff.FindingWarning, "files_unlocked", "",
-			"%s holds no digest of %s, which server %q runs or may load: a change would not be noticed; `tipstaff tools pin %s` locks it",
-			tool.LockName, some(files), s.server, s.server)
-	}
+	config, _ := d.manifest.Server(s.server)
+	s.findings = append(s.findings, d.unheld(config.Starts(s.server))...)
 	if s.server == builtin.Name {
 		for _, entry := range d.protection.Idle() {
 			s.find(tipstaff.FindingWarning, CodeOpensNothing, "", "%s", opensNothing(entry))
@@ -434,7 +468,6 @@ func (d *catalog) check(s *surveyed, server tool.Server) {
 		s.find(tipstaff.FindingWarning, "package_unpinned", "",
 			"the program of server %q fetches what it runs: name the package and package_digest, so that it cannot become another", s.server)
 	}
-	config, _ := d.manifest.Server(s.server)
 	for _, name := range slices.Sorted(maps.Keys(config.Tools)) {
 		info := tool.Info(d.manifest, d.tools, s.server, name)
 		switch {
@@ -449,6 +482,30 @@ func (d *catalog) check(s *surveyed, server tool.Server) {
 	if s.listing != nil {
 		d.compare(s)
 	}
+}
+
+// looked is what the lock says of the code of a worker or a program.
+func (d *catalog) looked(c workspace.Command) []tipstaff.ToolFinding {
+	if refused := d.lock.Accepts(d.code, c); refused != nil {
+		return []tipstaff.ToolFinding{{Level: tipstaff.FindingError, Code: refused.Code, Server: c.Label(), Message: refused.Message}}
+	}
+	return d.unheld(c)
+}
+
+// unheld warns of files of which the lock has no digest.
+func (d *catalog) unheld(c workspace.Command) []tipstaff.ToolFinding {
+	files, err := d.lock.Unheld(d.code, c)
+	warn := tipstaff.ToolFinding{Level: tipstaff.FindingWarning, Code: "files_unlocked", Server: c.Label()}
+	switch {
+	case err != nil:
+		warn.Message = fmt.Sprintf("%s holds no digests of what %s runs or may load, and a change would not be noticed, for they cannot be made: %v", tool.LockName, c.Called(), err)
+	case len(files) > 0:
+		warn.Message = fmt.Sprintf("%s holds no digest of %s, which %s runs or may load: a change would not be noticed; `tipstaff tools pin %s` locks it",
+			tool.LockName, some(files), c.Called(), c.Label())
+	default:
+		return nil
+	}
+	return []tipstaff.ToolFinding{warn}
 }
 
 // CodeOpensNothing is the code of a warning: servers.builtin.writable names what it cannot open.

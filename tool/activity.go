@@ -238,8 +238,10 @@ func (a *activity) send(ctx context.Context, t flow.Attempt, s session, v Verdic
 		if unkept != nil {
 			return flow.Done{}, unkept
 		}
-		if failed != nil && b != nil && b.Refused != "" {
-			return flow.Done{}, refusal(b.Refused, nil, "%s", failed.Message)
+		if failed != nil && b != nil && b.Refused != nil {
+			refused := *b.Refused
+			refused.Message = failed.Message
+			return flow.Done{}, &refused
 		}
 		if failed != nil && failed.Code == CodeToolError && ctx.Err() != nil && t.Class != flow.Once {
 			return flow.Done{}, lost(ctx, d, err) // it failed because it was cancelled

@@ -21,7 +21,7 @@ type Listing struct {
 	Server  string
 	Version string
 	Package string            // digest of what was started; "": none was asked for
-	Files   map[string]string // digests of the workspace's files that it runs or may load; nil: it is not started here
+	Code    LockedCode        // of the workspace, that it runs or may load; the zero value: it is not started here
 	Tools   []*Definition     // declared, listed and usable, by name
 	Missing []string          // declared, not listed
 	Extra   []string          // listed, not declared
@@ -62,9 +62,11 @@ func (m *Manager) List(ctx context.Context, server string) (*Listing, error) {
 	}
 	x := &Listing{Server: server, Version: c.version, Package: digest, Extra: sortedKeys(c.extra), extra: c.extra, Broken: maps.Clone(c.broken)}
 	if s, ok := m.links[server].server.(*stdioServer); ok {
-		if x.Files, err = s.code.digests(true); err != nil {
+		files, err := s.code.digests(s.command(), true)
+		if err != nil {
 			return nil, fmt.Errorf("its code cannot be digested: %w", err)
 		}
+		x.Code = LockedCode{files, true}
 	}
 	config, _ := m.manifest.Server(server)
 	for _, name := range sortedKeys(config.Tools) {
@@ -87,7 +89,7 @@ func (m *Manager) List(ctx context.Context, server string) (*Listing, error) {
 // Locked is the listing as a lock holds it: of the tools, those that are declared
 // and can be used.
 func (x *Listing) Locked() LockedServer {
-	s := LockedServer{Version: x.Version, PackageDigest: x.Package, Files: x.Files, Beside: x.Files != nil, Tools: map[string]LockedTool{}}
+	s := LockedServer{Version: x.Version, PackageDigest: x.Package, LockedCode: x.Code, Tools: map[string]LockedTool{}}
 	for _, d := range x.Tools {
 		s.Tools[d.Tool] = LockedTool{d.Digest, d.Raw}
 	}
@@ -128,26 +130,35 @@ func (x *Listing) serverChanges(held LockedServer) []tipstaff.PinChange {
 	if len(held.Tools) == 0 {
 		return nil
 	}
-	var changes []tipstaff.PinChange
-	differ := func(member, was, now string) {
-		if was != now {
-			changes = append(changes, tipstaff.PinChange{Server: x.Server, Kind: tipstaff.PinChanged, Member: member, Was: flow.JSON(was), Now: flow.JSON(now)})
+	code := x.Code
+	code.Beside = code.Beside && len(x.Tools) > 0 || held.Beside // without tools it is taken out
+	changes := differ(nil, x.Server, memberPackage, held.PackageDigest, x.Package)
+	changes = append(changes, held.changes(x.Server, code)...)
+	return differ(changes, x.Server, memberVersion, held.Version, x.Version)
+}
+
+// changes are the files that are others in code as it is now, of what has this label.
+func (c LockedCode) changes(label string, now LockedCode) (changes []tipstaff.PinChange) {
+	for _, path := range sortedKeys(now.Files) {
+		changes = differ(changes, label, MemberFile+path, c.Files[path], now.Files[path])
+	}
+	for _, path := range sortedKeys(c.Files) {
+		if now.Files[path] == "" {
+			changes = differ(changes, label, MemberFile+path, c.Files[path], "")
 		}
 	}
-	differ(memberPackage, held.PackageDigest, x.Package)
-	for _, path := range sortedKeys(x.Files) {
-		differ(MemberFile+path, held.Files[path], x.Files[path])
+	if changes == nil { // from now on, or no longer, a new file is told of
+		changes = differ(changes, label, MemberBeside, c.Beside, now.Beside)
 	}
-	for _, path := range sortedKeys(held.Files) {
-		if x.Files[path] == "" {
-			differ(MemberFile+path, held.Files[path], "")
-		}
-	}
-	if len(x.Tools) > 0 && x.Files != nil && !held.Beside && maps.Equal(held.Files, x.Files) { // from now on a new file is told of
-		changes = append(changes, tipstaff.PinChange{Server: x.Server, Kind: tipstaff.PinChanged, Member: MemberBeside, Was: flow.JSON(false), Now: flow.JSON(true)})
-	}
-	differ(memberVersion, held.Version, x.Version)
 	return changes
+}
+
+// differ adds a member that is another, if it is.
+func differ[T comparable](changes []tipstaff.PinChange, label, member string, was, now T) []tipstaff.PinChange {
+	if was == now {
+		return changes
+	}
+	return append(changes, tipstaff.PinChange{Server: label, Kind: tipstaff.PinChanged, Member: member, Was: flow.JSON(was), Now: flow.JSON(now)})
 }
 
 // toolChanges are the members that moved and, before them, the effect class if it

@@ -18,6 +18,7 @@ import (
 	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // LockName is the lock's file, beside the manifest.
@@ -29,18 +30,25 @@ const LockName = "tipstaff.lock"
 //
 // The zero Lock holds nothing. A Lock that was read is not changed: see With.
 type Lock struct {
-	Servers map[string]LockedServer
+	Servers  map[string]LockedServer
+	Workers  map[string]LockedCode // whose command runs code of the workspace
+	Programs map[string]LockedCode // entries of servers.builtin.programs that do
 
 	read string // digest of the file's bytes; "": there was none
 }
 
 // LockedServer is one server as it was accepted.
 type LockedServer struct {
-	Version       string                `json:"version"`                  // that it reported
-	PackageDigest string                `json:"package_digest,omitempty"` // of what is started; "": none was asked for
-	Files         map[string]string     `json:"files,omitempty"`          // digests of the workspace's files that it runs or may load; nil: there are none, or, without Beside, the lock is older than these digests
-	Beside        bool                  `json:"beside,omitempty"`         // Files are all that it may load; false: the lock is older, and they are those that the command names
-	Tools         map[string]LockedTool `json:"tools"`                    // by name
+	Version       string `json:"version"`                  // that it reported
+	PackageDigest string `json:"package_digest,omitempty"` // of what is started; "": none was asked for
+	LockedCode
+	Tools map[string]LockedTool `json:"tools"` // by name
+}
+
+// LockedCode is code of the workspace as it was accepted. The zero value says nothing.
+type LockedCode struct {
+	Files  map[string]string `json:"files,omitempty"`  // digests of what is run or may be loaded; nil: there is none, or, without Beside, the lock is older than these digests
+	Beside bool              `json:"beside,omitempty"` // Files are all that may be loaded; false: the lock is older, and they are those that the command names
 }
 
 // LockedTool is one definition as it was accepted.
@@ -69,8 +77,10 @@ func distrust(format string, args ...any) *LockError {
 
 // lockFile is the lock as it is written.
 type lockFile struct {
-	Version int                     `json:"version"`
-	Servers map[string]LockedServer `json:"servers"`
+	Version  int                     `json:"version"`
+	Servers  map[string]LockedServer `json:"servers"`
+	Workers  map[string]LockedCode   `json:"workers,omitempty"`
+	Programs map[string]LockedCode   `json:"programs,omitempty"`
 }
 
 // Tool is what the lock holds of a tool.
@@ -95,15 +105,32 @@ func (l *Lock) Names() (names []string) {
 	return names
 }
 
+// Code is what the lock holds of the code of a command.
+func (l *Lock) Code(of workspace.Command) LockedCode {
+	switch {
+	case l == nil:
+		return LockedCode{}
+	case of.Kind == workspace.KindServer:
+		return l.Servers[of.Name].LockedCode
+	case of.Kind == workspace.KindWorker:
+		return l.Workers[of.Name]
+	}
+	return l.Programs[of.Name]
+}
+
 // With is the lock with one server replaced; one without tools is taken out.
 func (l *Lock) With(name string, s LockedServer) *Lock {
-	next := &Lock{Servers: maps.Clone(l.Servers), read: l.read}
-	if next.Servers == nil {
-		next.Servers = map[string]LockedServer{}
-	}
-	next.Servers[name] = s
-	if len(s.Tools) == 0 {
-		delete(next.Servers, name)
+	next := *l
+	next.Servers = with(l.Servers, name, s, len(s.Tools) > 0)
+	return &next
+}
+
+// with is a map with an entry, or without it.
+func with[T any](all map[string]T, name string, entry T, holds bool) map[string]T {
+	next := map[string]T{}
+	maps.Copy(next, all)
+	if next[name] = entry; !holds {
+		delete(next, name)
 	}
 	return next
 }
@@ -132,7 +159,7 @@ func (l *Lock) Bytes() ([]byte, error) {
 	if servers == nil {
 		servers = map[string]LockedServer{}
 	}
-	sorted, err := canonicalOf(lockFile{1, servers})
+	sorted, err := canonicalOf(lockFile{1, servers, l.Workers, l.Programs})
 	if err != nil {
 		return nil, err
 	}
@@ -164,13 +191,20 @@ func ParseLock(data []byte) (*Lock, error) {
 			return nil, err
 		}
 	}
+	for kind, all := range map[string]map[string]LockedCode{workspace.KindWorker: f.Workers, workspace.KindProgram: f.Programs} {
+		for name, code := range all {
+			if err := code.check(kind, name); err != nil {
+				return nil, err
+			}
+		}
+	}
 	// The decoder takes members whose names differ in case, and null for what is
 	// absent. Writing the lock again finds whatever it was lenient about.
 	again, err := canonicalOf(f)
 	if err != nil || !bytes.Equal(given, again) {
 		return nil, distrust("it has members that do not belong there")
 	}
-	l := &Lock{Servers: map[string]LockedServer{}, read: flow.Digest(data)}
+	l := &Lock{Servers: map[string]LockedServer{}, Workers: f.Workers, Programs: f.Programs, read: flow.Digest(data)}
 	for name, s := range f.Servers {
 		if s.Tools == nil {
 			s.Tools = map[string]LockedTool{}
@@ -189,14 +223,21 @@ func (s LockedServer) check(name string) error {
 	case s.PackageDigest != "" && !tipstaff.IsDigest(s.PackageDigest):
 		return distrust("package_digest of server %q is not sha256: and 64 lower-case hex digits", name)
 	}
-	for _, path := range sortedKeys(s.Files) {
-		if !tipstaff.IsDigest(s.Files[path]) {
-			return distrust("the digest of %s, of server %q, is not sha256: and 64 lower-case hex digits", tipstaff.Quote(path, 200), name)
-		}
+	if err := s.LockedCode.check(workspace.KindServer, name); err != nil {
+		return err
 	}
 	for _, tool := range sortedKeys(s.Tools) {
 		if err := s.Tools[tool].check(tool); err != nil {
 			return distrust("%s/%s: %v", name, tipstaff.Quote(tool, 140), err)
+		}
+	}
+	return nil
+}
+
+func (c LockedCode) check(kind, name string) error {
+	for _, path := range sortedKeys(c.Files) {
+		if !tipstaff.IsDigest(c.Files[path]) {
+			return distrust("the digest of %s, of %s %s, is not sha256: and 64 lower-case hex digits", tipstaff.Quote(path, 200), kind, tipstaff.Quote(name, 60))
 		}
 	}
 	return nil

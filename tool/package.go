@@ -9,52 +9,78 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 	"github.com/tipstaff/tipstaff/workspace"
 )
 
-// code is what digests of a server's code are made with.
-type code struct {
-	config workspace.Server
+// Code makes digests of the code that is started in a workspace.
+type Code struct {
 	dir    string
+	state  string                 // what is kept for the user; "": nothing is
 	opened func(path string) bool // files that runs may write although they are code
 	known  *digests
 }
 
-// digests are those of the files that a server may load, by path.
-func (c code) digests(beside bool) (map[string]string, error) {
-	files, err := c.config.Code(c.dir, beside, c.opened)
+// NewCode makes digests of the code of a workspace. They are kept in the folder state of what is
+// kept for the user; "": nowhere.
+func NewCode(m *workspace.Manifest, dir, state string) *Code {
+	return &Code{dir, state, m.Opened, newDigests(state, dir)}
+}
+
+// Environment has Python, which a command of the workspace's own may start, keep what it has
+// compiled outside of the workspace: what lies there would run in the place of the code that has
+// a digest. Where nothing is kept for the user it is kept nowhere.
+func (c *Code) Environment(of workspace.Command) []string {
+	const name = "PYTHONPYCACHEPREFIX"
+	if _, set := of.Env[name]; set || !of.RunsCode(c.dir) {
+		return nil
+	}
+	if c.state == "" {
+		return []string{name + "=" + os.DevNull}
+	}
+	return []string{name + "=" + filepath.Join(c.state, "pycache")}
+}
+
+// digests are those of the files that a command may load, by path.
+func (c *Code) digests(of workspace.Command, beside bool) (map[string]string, error) {
+	files, err := of.Code(c.dir, beside, c.opened)
 	if err != nil {
 		return nil, err
 	}
 	return c.known.of(c.dir, files)
 }
 
-// check refuses a server whose code is not what was accepted. A lock that was made before there
-// were digests tells nothing of it.
-func (c code) check(server string, held LockedServer) *flow.Error {
+// Accepts refuses a command whose code is not what the lock holds. Of what has no digests in it
+// nothing is known.
+func (l *Lock) Accepts(c *Code, of workspace.Command) *flow.Error {
+	held := l.Code(of)
 	if len(held.Files) == 0 && !held.Beside {
 		return nil
 	}
-	now, err := c.digests(held.Beside)
+	now, err := c.digests(of, held.Beside)
 	if err != nil {
-		return refusal(CodePackageChanged, nil, "the code of server %q cannot be digested: %v", server, err)
+		return refusal(CodePackageChanged, nil, "the code of %s cannot be digested: %v", of.Called(), err)
+	}
+	remedy := "look at it, then `tipstaff tools pin " + of.Label() + "`"
+	if of.Former {
+		remedy = workspace.FileName + " has it started otherwise by now: start a new run"
 	}
 	differs := func(path, what string) *flow.Error {
-		of := detail{"file": path}
+		file := detail{"file": path}
 		for member, digest := range map[string]string{"accepted": held.Files[path], "digest": now[path]} {
 			if digest != "" {
-				of[member] = digest
+				file[member] = digest
 			}
 		}
-		how := fmt.Sprintf("server %q may load", server)
-		if named, err := c.config.Code(c.dir, false, c.opened); err == nil {
+		how := of.Called() + " may load"
+		if named, err := of.Code(c.dir, false, c.opened); err == nil {
 			if _, is := named[path]; is {
-				how = fmt.Sprintf("the command of server %q names", server)
+				how = "the command of " + of.Called() + " names"
 			}
 		}
-		return refusal(CodePackageChanged, of, "the file %s, which %s, %s: look at it, then `tipstaff tools pin %s`", path, how, what, server)
+		return refusal(CodePackageChanged, file, "the file %s, which %s, %s: %s", path, how, what, remedy)
 	}
 	paths := sortedKeys(now)
 	if i := slices.IndexFunc(paths, func(path string) bool { return held.Files[path] != "" && held.Files[path] != now[path] }); i >= 0 {
@@ -64,11 +90,56 @@ func (c code) check(server string, held LockedServer) *flow.Error {
 		return differs(paths[i], "is new, and nobody has accepted it yet")
 	}
 	for _, path := range sortedKeys(held.Files) {
-		if now[path] == "" && held.Beside {
+		if now[path] == "" && held.Beside && !of.Former {
 			return differs(path, "is gone, or does not count any more")
 		}
 	}
 	return nil
+}
+
+// Unheld are the files that a command may load and of which the lock has no digest, because it is
+// older than these digests or nobody has accepted the code yet.
+func (l *Lock) Unheld(c *Code, of workspace.Command) ([]string, error) {
+	held := l.Code(of)
+	if held.Beside || of.Kind == workspace.KindServer && l.Servers[of.Name].Tools == nil { // which is told of its tools
+		return nil, nil
+	}
+	now, err := c.digests(of, true)
+	return slices.DeleteFunc(sortedKeys(now), func(path string) bool { return held.Files[path] != "" }), err
+}
+
+// Stale are the workers and programs of the lock that the manifest does not have started any more.
+func (l *Lock) Stale(m *workspace.Manifest) (list []workspace.Command) {
+	for _, name := range sortedKeys(l.Workers) {
+		list = append(list, workspace.Command{Kind: workspace.KindWorker, Name: name})
+	}
+	for _, name := range sortedKeys(l.Programs) {
+		list = append(list, workspace.Command{Kind: workspace.KindProgram, Name: name})
+	}
+	declared := m.Commands()
+	return slices.DeleteFunc(list, func(c workspace.Command) bool {
+		return slices.ContainsFunc(declared, func(d workspace.Command) bool { return c.Label() == d.Label() })
+	})
+}
+
+// WithCode is the lock with the code of a worker or a program as it is now, and what is another
+// in it. What runs no code of the workspace is taken out.
+func (l *Lock) WithCode(c *Code, of workspace.Command) (*Lock, []tipstaff.PinChange, error) {
+	held, now := l.Code(of), LockedCode{}
+	files, err := c.digests(of, true)
+	if err != nil {
+		return l, nil, err
+	}
+	if len(files) > 0 || of.RunsCode(c.dir) {
+		now = LockedCode{files, true}
+	}
+	next := *l
+	if of.Kind == workspace.KindWorker {
+		next.Workers = with(l.Workers, of.Name, now, now.Beside)
+	} else {
+		next.Programs = with(l.Programs, of.Name, now, now.Beside)
+	}
+	return &next, held.changes(of.Label(), now), nil
 }
 
 // PackageDigest is the digest of a file, or of a folder and everything in it:

@@ -309,6 +309,55 @@ func TestApprovalIsOfOneProgram(t *testing.T) {
 	contains(t, wantCode(t, tool.CodeProgramChanged, value, err).Message, "was not there")
 }
 
+// What a run has frozen is the program itself, for that run alone: what lies beside it, and what it has
+// become before the next run, is what the lock is for.
+func TestProgramsAreHeldToTheLock(t *testing.T) {
+	b := programBench(t)
+	s, _ := b.manifest.Server("builtin")
+	l, _, err := new(tool.Lock).WithCode(tool.NewCode(b.manifest, b.dir, ""), s.Program("./deploy.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nextRun := func() {
+		b.gate.Tools = b.gate.Tools.WithPrograms(b.manifest, b.dir)
+	}
+	runs := func(want string) {
+		t.Helper()
+		if value, err := b.approvedCall("./deploy.sh"); err != nil || !strings.Contains(string(value), want) {
+			t.Errorf("got %s, %v", value, err)
+		}
+	}
+	nextRun()
+	b.write("lib.sh", "new")
+	runs("old") // no lock holds it
+	if err := os.Remove(filepath.Join(b.dir, "lib.sh")); err != nil {
+		t.Fatal(err)
+	}
+	b.manager.Hold(l)
+	runs("old")
+	b.write("lib.sh", "new")
+	value, err := b.approvedCall("./deploy.sh")
+	e := wantCode(t, tool.CodePackageChanged, value, err)
+	contains(t, e.Message, `the file lib.sh, which the program "./deploy.sh" may load, is new`)
+	contains(t, string(e.Detail), `"file":"lib.sh"`)
+	if value, err := b.approvedCall("sh", "-c", "echo other"); err != nil || !strings.Contains(string(value), "other") {
+		t.Errorf("another program: %s, %v", value, err)
+	}
+	if err := os.Remove(filepath.Join(b.dir, "lib.sh")); err != nil {
+		t.Fatal(err)
+	}
+
+	b.write("deploy.sh", "#!/bin/sh\ntouch ran\n")
+	value, err = b.approvedCall("./deploy.sh")
+	wantCode(t, tool.CodeProgramChanged, value, err)
+	nextRun()
+	value, err = b.approvedCall("./deploy.sh")
+	contains(t, wantCode(t, tool.CodePackageChanged, value, err).Message, "tipstaff tools pin program/./deploy.sh")
+	if _, err := os.Stat(filepath.Join(b.dir, "ran")); err == nil {
+		t.Error("what nobody has accepted has run")
+	}
+}
+
 // A run that froze no digests starts what is there, as it did.
 func TestOlderRunsStartWhatIsThere(t *testing.T) {
 	b := programBench(t)
@@ -353,6 +402,15 @@ func (o *outside) scripts(name string) {
 		argv[i] = "'" + word + "'"
 	}
 	o.write(name, "exec "+strings.Join(argv, " ")+"\n")
+}
+
+// unheld are the files of the server that have no digest in a lock.
+func (o *outside) unheld(l *tool.Lock) []string {
+	o.Helper()
+	s, _ := o.manifest.Server("srv")
+	files, err := l.Unheld(tool.NewCode(o.manifest, o.dir, ""), s.Starts("srv"))
+	o.check(err)
+	return files
 }
 
 func (o *outside) listing() *tool.Listing {
@@ -410,14 +468,14 @@ func TestOlderLockHoldsNoFiles(t *testing.T) {
 	if refused := l.Ready("srv", o.servers["srv"]); refused != nil {
 		t.Error(refused)
 	}
-	if files := l.Unheld("srv", o.servers["srv"]); !slices.Equal(files, []string{"srv.sh"}) {
+	if files := o.unheld(l); !slices.Equal(files, []string{"srv.sh"}) {
 		t.Errorf("not held: %v", files)
 	}
 	changes := x.Changes(o.manifest, l)
 	if len(changes) != 1 || changes[0].Member != tool.MemberFile+"srv.sh" {
 		t.Errorf("pinning would change %v", changes)
 	}
-	if now := new(tool.Lock).With("srv", x.Locked()); now.Unheld("srv", o.servers["srv"]) != nil || x.Changes(o.manifest, now) != nil {
+	if now := new(tool.Lock).With("srv", x.Locked()); o.unheld(now) != nil || x.Changes(o.manifest, now) != nil {
 		t.Error("a lock that holds the files is said not to")
 	}
 }
@@ -579,7 +637,7 @@ func TestTheFirstFileOfAServerIsNew(t *testing.T) {
 	if refused := l.Ready("srv", o.servers["srv"]); refused == nil || refused.Code != tool.CodePackageChanged || !strings.Contains(refused.Message, "srv.sh") {
 		t.Errorf("got %v", refused)
 	}
-	if files := l.Unheld("srv", o.servers["srv"]); files != nil {
+	if files := o.unheld(l); files != nil {
 		t.Errorf("not held: %v", files)
 	}
 	older := x.Locked()
@@ -605,7 +663,7 @@ func TestAnOlderLockHoldsWhatTheCommandNames(t *testing.T) {
 	if refused := l.Ready("srv", o.servers["srv"]); refused != nil {
 		t.Error(refused)
 	}
-	if files := l.Unheld("srv", o.servers["srv"]); !slices.Equal(files, []string{"srv/lib.sh"}) {
+	if files := o.unheld(l); !slices.Equal(files, []string{"srv/lib.sh"}) {
 		t.Errorf("not held: %v", files)
 	}
 	o.write("srv/srv.sh", "changed")

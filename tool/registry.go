@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -322,7 +321,7 @@ func (l *Lock) Ready(name string, s Server) *flow.Error {
 		return nil
 	}
 	if stdio, ok := s.(*stdioServer); ok {
-		if refused := stdio.code.check(name, l.Servers[name]); refused != nil {
+		if refused := l.Accepts(stdio.code, stdio.command()); refused != nil {
 			return refused
 		}
 	}
@@ -347,7 +346,7 @@ func packageOf(s Server) (string, error) {
 	if !ok || stdio.config.Package == "" && stdio.config.PackageDigest == "" {
 		return "", nil
 	}
-	if _, here := stdio.config.PackageHere(stdio.launch.Workspace); here { // the lock has the digests of its files
+	if _, here := stdio.command().PackageHere(stdio.launch.Workspace); here { // the lock has the digests of its files
 		return "", nil
 	}
 	program, err := stdio.program()
@@ -384,13 +383,16 @@ func lockedCatalog(m *workspace.Manifest, l *Lock, server string) *catalog {
 }
 
 // Hold makes the manager refuse, besides what a run's own gate refuses, calls of
-// tools that are not in this lock or differ from it, and not start servers whose
-// files do. It is to be called before the first call.
+// tools that are not in this lock or differ from it, and not start servers and
+// programs whose files do. It is to be called before the first call.
 func (m *Manager) Hold(l *Lock) {
 	m.lock = l
-	for name, link := range m.links {
-		if s, ok := link.server.(*stdioServer); ok && l != nil {
-			s.held = l.Servers[name]
+	for _, link := range m.links {
+		switch s := link.server.(type) {
+		case *stdioServer:
+			s.lock = l
+		case *builtinServer:
+			s.lock = l
 		}
 	}
 }
@@ -398,14 +400,3 @@ func (m *Manager) Hold(l *Lock) {
 // Compare makes the manager list servers beside this lock, also those that are no
 // longer what it holds.
 func (m *Manager) Compare(l *Lock) { m.lock = l }
-
-// Unheld are the files that a server runs or may load and of which the lock, as it was made
-// before it held them, has no digest.
-func (l *Lock) Unheld(name string, s Server) []string {
-	stdio, ok := s.(*stdioServer)
-	if !ok || l == nil || l.Servers[name].Tools == nil || l.Servers[name].Beside {
-		return nil
-	}
-	now, _ := stdio.code.digests(true) // what cannot be digested is told by Ready
-	return slices.DeleteFunc(sortedKeys(now), func(path string) bool { _, held := l.Servers[name].Files[path]; return held })
-}

@@ -94,15 +94,16 @@ func Servers(m *workspace.Manifest, l Launch) map[string]Server {
 		return servers
 	}
 	protection := workspace.Protect(m, workspace.Around{Dir: l.Workspace, State: l.State, Named: l.Protected})
-	known := newDigests(l.State, l.Workspace)
+	code := NewCode(m, l.Workspace, l.State)
 	for name, c := range m.Servers {
 		switch {
 		case name == builtin.Name:
-			servers[name] = Builtin(builtin.Options{Workspace: l.Workspace, Roots: c.Roots, Hosts: c.Hosts, Programs: c.Programs, Markers: l.Markers, Protection: protection})
+			b := builtin.New(builtin.Options{Workspace: l.Workspace, Roots: c.Roots, Hosts: c.Hosts, Programs: c.Programs, Markers: l.Markers, Protection: protection})
+			servers[name] = &builtinServer{Server: b, config: c, code: code}
 		case c.URL != "":
 			servers[name] = &httpServer{config: c, launch: l}
 		default:
-			servers[name] = &stdioServer{name: name, config: c, launch: l, code: code{c, l.Workspace, protection.Opened, known}}
+			servers[name] = &stdioServer{name: name, config: c, launch: l, code: code}
 		}
 	}
 	return servers
@@ -139,20 +140,32 @@ func Builtin(o builtin.Options) Server {
 	if o.Protection == nil {
 		o.Protection = workspace.Protect(nil, workspace.Around{Dir: o.Workspace})
 	}
-	return builtinServer{builtin.New(o)}
+	return &builtinServer{Server: builtin.New(o), code: NewCode(nil, o.Workspace, "")}
 }
 
-type builtinServer struct{ *builtin.Server }
+type builtinServer struct {
+	*builtin.Server
+	config workspace.Server
+	code   *Code
+	lock   *Lock // nil: it is not looked at
+}
 
-func (s builtinServer) connect(context.Context, string) (session, error) {
-	b := &builtinSession{server: s.Server}
+// ready refuses a program whose code in the workspace is not what was accepted, and adds to its
+// environment.
+func (s *builtinServer) ready(program string) (environ []string, refused *flow.Error) {
+	c := s.config.Program(program)
+	return s.code.Environment(c), s.lock.Accepts(s.code, c)
+}
+
+func (s *builtinServer) connect(context.Context, string) (session, error) {
+	b := &builtinSession{server: s}
 	b.ctx, b.end = context.WithCancel(context.Background())
 	return b, nil
 }
 
 // builtinSession calls the tools as the functions that they are.
 type builtinSession struct {
-	server *builtin.Server
+	server *builtinServer
 	ctx    context.Context // ends when the session is closed
 	end    context.CancelFunc
 
@@ -179,11 +192,12 @@ func (s *builtinSession) call(ctx context.Context, r request) (reply, error) {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
+	r.demand.Ready = s.server.ready
 	got, err := s.server.Call(inner, builtin.Call{Tool: r.tool, Args: r.args, Demand: r.demand, Output: r.onOutput})
 	switch cut := ctx.Err() != nil && !stops; {
 	case err != nil:
 		return reply{sent: true, failure: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}}, nil
-	case got.Failed && got.Refused == "" && (cut || ctx.Err() == nil && s.ended() != nil): // it failed because its context ended
+	case got.Failed && got.Refused == nil && (cut || ctx.Err() == nil && s.ended() != nil): // it failed because its context ended
 		return reply{sent: true}, errClosed
 	}
 	return reply{sent: true, builtin: &got}, nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,9 +30,9 @@ type stdioServer struct {
 	name   string
 	config workspace.Server
 	launch Launch
-	code   code
-	held   LockedServer // as the lock holds it; the zero value: it is not looked at
-	old    atomic.Bool  // it is initialized in the old way
+	code   *Code
+	lock   *Lock       // nil: it is not looked at
+	old    atomic.Bool // it is initialized in the old way
 }
 
 // connect first asks the server which revisions it supports, as the latest protocol
@@ -69,6 +68,8 @@ func (s *stdioServer) credentials() map[string]string {
 	return values
 }
 
+func (s *stdioServer) command() workspace.Command { return s.config.Starts(s.name) }
+
 func (s *stdioServer) ready() *flow.Error {
 	_, _, err := s.prepare()
 	return refusalOf(err)
@@ -87,24 +88,10 @@ func (s *stdioServer) prepare() (program string, env []string, err error) {
 	if refused := checkPackage(s.config, s.launch.Workspace, program); refused != nil {
 		return "", nil, refused
 	}
-	if refused := s.code.check(s.name, s.held); refused != nil {
+	if refused := s.lock.Accepts(s.code, s.command()); refused != nil {
 		return "", nil, refused
 	}
-	return program, append(s.config.Environment(s.launch.Environ, values, s.launch.Markers), s.pycache()...), nil
-}
-
-// pycache has Python, which a server of the workspace's own may start, keep what it has compiled
-// outside of the workspace: what lies there would run in the place of the code that has a
-// digest. Where nothing is kept for the user it is kept nowhere.
-func (s *stdioServer) pycache() []string {
-	const name = "PYTHONPYCACHEPREFIX"
-	if _, set := s.config.Env[name]; set || !s.config.RunsCode(s.launch.Workspace) {
-		return nil
-	}
-	if s.launch.State == "" {
-		return []string{name + "=" + os.DevNull}
-	}
-	return []string{name + "=" + filepath.Join(s.launch.State, "pycache")}
+	return program, append(s.config.Environment(s.launch.Environ, values, s.launch.Markers), s.code.Environment(s.command())...), nil
 }
 
 // start starts the program.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // askTime is what a CLI has to print its version or its help.
@@ -22,8 +23,13 @@ var versionNumber = regexp.MustCompile(`\d+(\.\d+)+`)
 
 // Available looks for the CLI and its version.
 func (w *CLI) Available(ctx context.Context) (Info, error) {
-	info, _, _, err := w.find(ctx, Environ(w.of.name, os.Environ(), nil), w.config.Starter)
+	info, _, _, err := w.find(ctx, w.environ(), w.config.Starter)
 	return info, err
+}
+
+// environ is an environment for a CLI that does no work.
+func (w *CLI) environ() []string {
+	return slices.Concat(Environ(w.of.name, os.Environ(), nil), w.config.Environ)
 }
 
 // find is Available in an environment. It also returns the row of the table that fits, and
@@ -31,6 +37,11 @@ func (w *CLI) Available(ctx context.Context) (Info, error) {
 func (w *CLI) find(ctx context.Context, env []string, s Starter) (info Info, r row, known bool, err error) {
 	if info.Path, err = w.binary(env); err != nil {
 		return info, r, false, err
+	}
+	if w.config.Accepts != nil {
+		if err := w.config.Accepts(); err != nil {
+			return info, r, false, err
+		}
 	}
 	if w.of.command == "" { // Tipstaff itself
 		r = w.rows[0]
@@ -57,7 +68,7 @@ func (w *CLI) find(ctx context.Context, env []string, s Starter) (info Info, r r
 // Known is Available without starting the CLI: its version is what it said when it was last
 // asked; "": it was not, or is another by now.
 func (w *CLI) Known() (info Info, err error) {
-	info.Path, err = w.binary(Environ(w.of.name, os.Environ(), nil))
+	info.Path, err = w.binary(w.environ())
 	switch {
 	case w.of.command == "": // Tipstaff itself
 		info.Version = w.config.Version
@@ -185,7 +196,7 @@ func (r CheckReport) Runs() bool { return r.Problem == nil && len(r.Missing) == 
 // and, given a policy, what of it the CLI cannot be told.
 func (w *CLI) Check(ctx context.Context, p Policy) CheckReport {
 	newest := w.rows[len(w.rows)-1]
-	env := Environ(w.of.name, os.Environ(), nil)
+	env := w.environ()
 	report := CheckReport{Source: newest.source, Resumes: w.SupportsResumption(), MakesID: newest.makes, Hook: w.of.hook,
 		Warnings: []string{}, Missing: []string{}, Inexpressible: []string{}, NotInTurn: []string{}, Containment: w.config.Starter.Containment()}
 	if !w.of.midTurn {
@@ -232,6 +243,9 @@ func newerText(info Info, r row) string {
 func asError(err error) *tipstaff.Error {
 	if e, ok := err.(*tipstaff.Error); ok {
 		return e
+	}
+	if e, ok := err.(*flow.Error); ok { // refused before anything was started
+		return tipstaff.Errorf(tipstaff.Refused, "%v", e)
 	}
 	return tipstaff.Errorf(tipstaff.Internal, "%v", err)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 func TestRegistry(t *testing.T) {
@@ -495,6 +496,38 @@ func TestAvailable(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A CLI whose code nobody has accepted is started for nothing: neither for its version and its help, nor
+// to work.
+func TestNothingIsAskedOfCodeThatIsNotAccepted(t *testing.T) {
+	b := newBed(t, "claude", happy()...)
+	t.Setenv("PATH", b.bin)
+	b.config.Accepts = func() error { return &flow.Error{Code: "package_changed", Message: "another"} }
+	b.config.Starter = unused{t}
+	w := b.worker()
+	if _, err := w.Available(t.Context()); err == nil || err.Error() != "package_changed: another" {
+		t.Error(err)
+	}
+	if r := w.Check(t.Context(), nil); r.Runs() || r.Problem.Code != tipstaff.Refused || r.Problem.Message != "package_changed: another" {
+		t.Errorf("%+v", r.Problem)
+	}
+	o := b.options
+	o.Starter = unused{t}
+	var refused *flow.Error
+	if _, err := w.Spawn(t.Context(), o); !errors.As(err, &refused) {
+		t.Error(err)
+	}
+}
+
+// unused is a starter that starts nothing.
+type unused struct{ t *testing.T }
+
+func (u unused) Start(p Program) (Process, error) {
+	u.t.Errorf("%v was started", p.Args)
+	return nil, errors.New("nothing is to be started")
+}
+
+func (u unused) Containment() string { return "group" }
 
 func TestWrongConfigurations(t *testing.T) {
 	for name, change := range map[string]func(*Config){

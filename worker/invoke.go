@@ -23,6 +23,7 @@ type Config struct {
 	Type     string    // one of [Types]
 	Command  string    // "": the binary of the type, looked for on PATH
 	Args     []string  // appended to those of Tipstaff
+	Environ  []string  // what its environment has besides, as NAME=value, whatever it is started for
 	Settings string    // "none", "user"; "": none
 	Script   string    // answers of a scripted worker
 	Self     string    // Tipstaff's own executable, which CLIs start as their channel
@@ -30,6 +31,9 @@ type Config struct {
 	Sandbox  string    // what the operator says the sandbox around Tipstaff is; "": there is none
 	Starter  Starter   // asks CLIs for their versions; invocations may bring their own
 	Versions *Versions // what they have said; nil: it is kept for this worker alone
+	// Accepts refuses a CLI whose code is not what was accepted. It is asked before the CLI is
+	// started for anything; nil: nothing is asked.
+	Accepts func() error
 
 	connect, linger, drain time.Duration
 	open                   func(folder string, c Channel, p Policy, o channelOptions) (channel, error)
@@ -113,6 +117,7 @@ func (w *CLI) Resume(ctx context.Context, o Options) (Result, error) { return w.
 
 // invoke runs the CLI once.
 func (w *CLI) invoke(ctx context.Context, o *Options, resume bool) (Result, error) {
+	o.Env = slices.Concat(o.Env, w.config.Environ)
 	p, err := w.check(ctx, o, resume)
 	if err != nil {
 		return Result{}, err

@@ -301,9 +301,8 @@ func (p *Protection) match(glob, path string) bool {
 }
 
 // Opened reports whether runs may write a file of the workspace although it is code.
-func (p *Protection) Opened(path string) bool {
-	p.build()
-	return slices.ContainsFunc(p.writable, func(glob string) bool { return document.MatchPath(glob, path) && opensByName(glob, RuleCode) })
+func (m *Manifest) Opened(path string) bool {
+	return slices.ContainsFunc(m.orNone().Servers[builtin.Name].Writable, func(glob string) bool { return document.MatchPath(glob, path) && opensByName(glob, RuleCode) })
 }
 
 // Idle are the entries of servers.builtin.writable that open nothing, each with why.
@@ -466,26 +465,12 @@ const skillsFolder = "skills"
 
 // started adds the code that the manifest has started.
 func (p *Protection) started(dir string) {
-	for _, name := range sortedKeys(p.m.Servers) {
-		s := p.m.Servers[name]
-		c := s.started(dir)
-		if s.Package != "" && filepath.Clean(s.Package) != "." {
-			c.paths = append(c.paths, s.Package)
+	for _, c := range p.m.Commands() {
+		s := c.started(dir)
+		if c.Package != "" && filepath.Clean(c.Package) != "." {
+			s.paths = append(s.paths, c.Package)
 		}
-		c.runs = false // it is started in the workspace alone
-		p.starts(c, "server "+name)
-		for _, program := range s.Programs {
-			c := started{dir: dir}
-			c.command([]string{program})
-			p.starts(c, "the program "+program)
-		}
-	}
-	for _, name := range sortedKeys(p.m.Workers) {
-		if w := p.m.Workers[name]; w.Command != "" {
-			c := startedBy(dir, append([]string{w.Command}, w.Args...), w.Env)
-			c.runs = false
-			p.starts(c, "worker "+name)
-		}
+		p.starts(s, c.String())
 	}
 }
 

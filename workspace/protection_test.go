@@ -127,7 +127,7 @@ func TestWhatHasADigest(t *testing.T) {
 		{[]string{"python3", "-m", "mod"}, true, "mod/__main__.py"},
 		{[]string{"make"}, true, ""},
 	} {
-		files, err := workspace.Server{Command: c.command}.Code(dir, !c.older, func(string) bool { return false })
+		files, err := workspace.Command{Argv: c.command}.Code(dir, !c.older, func(string) bool { return false })
 		if got := strings.Join(slices.Sorted(maps.Keys(files)), " "); got != c.want || err != nil {
 			t.Errorf("%v: %s: %v", c.command, got, err)
 		}
@@ -153,11 +153,12 @@ func TestWritableOpensWhatItNames(t *testing.T) {
 	if err := os.Symlink("../.github/workflows", filepath.Join(dir, "link/to")); err != nil {
 		t.Fatal(err)
 	}
-	p := protectionOf(t, dir, `
+	manifest := `
 servers:
   builtin: {roots: ["."], programs: [make], tools: {write_file: {}}, writable: ["docs/**", ".github/workflows/*.yml", "**/CLAUDE.md", ".vscode/**", "src/**/*.py", "**", ".git/hooks/*", "srv.py", "*.yaml"]}
   py: {command: [python3, ./srv.py], tools: {x: {}}}
-`)
+`
+	p := protectionOf(t, dir, manifest)
 	wants(t, "opened", p.Protected, "!.github/workflows/ci.yml", "!CLAUDE.md", "!deep/CLAUDE.md", "!.vscode/a/b", "!src/a/b.py", "!docs/a.md",
 		".github/workflows/ci.sh", ".github/workflows/sub/ci.yml", "AGENTS.md", ".idea/x", "lib/x.py", "src/a.js", "Makefile", "srv.py", ".git/hooks/x", "tipstaff.yaml", "docs/CLAUDE.md/../../AGENTS.md",
 		"!link/to/ci.yml", "link/to/ci.sh", "docs/.git/x", "docs/a.py")
@@ -167,7 +168,8 @@ servers:
 			t.Errorf("idle: %q", idle)
 		}
 	}
-	if !p.Opened("src/a/b.py") || p.Opened("lib/x.py") || p.Opened("docs/x.py") {
+	m, _ := workspace.ParseIn(workspace.Beside(dir), workspace.FileName, []byte(manifest)) // as it was parsed above
+	if !m.Opened("src/a/b.py") || m.Opened("lib/x.py") || m.Opened("docs/x.py") {
 		t.Error("what is opened has a digest, or what is not has none")
 	}
 }

@@ -33,7 +33,7 @@ type Server struct {
 	InheritEnv    []string          `json:"inherit_env,omitempty" doc:""`    // names passed on as they are set here
 	Package       string            `json:"package,omitempty" doc:""`        // the file or folder that digests are of; "": the program, and for the lock what lies beside what Command names
 	PackageDigest string            `json:"package_digest,omitempty" doc:""` // "": not checked
-	Ignore        []string          `json:"ignore,omitempty" doc:""`         // patterns of files of the workspace that have no digest in the lock
+	Ignore        []string          `json:"ignore,omitempty" doc:""`         // patterns of files of the workspace that have no digest in the lock; of builtin, for its programs
 
 	// Of a server that is reached over HTTP.
 	URL     string            `json:"url,omitempty" doc:""`
@@ -106,7 +106,7 @@ func (s *Server) CheckDocument(f *document.Fields) {
 	}
 	s.checkCommand(f)
 	if f.Name == builtin.Name {
-		foreign(f, slices.Concat(ofCommand, ofURL, ofOthers), builtin.Name+" is inside this binary: it has no %s")
+		foreign(f, slices.Concat(ofCommand[:len(ofCommand)-1], ofURL, ofOthers), builtin.Name+" is inside this binary: it has no %s")
 	} else {
 		foreign(f, ofBuiltin, "%s belongs to the server "+builtin.Name+" alone")
 		reachable(f)

@@ -26,16 +26,14 @@ type started struct {
 	build []string // names of files that a program reads in the folder it is started in
 }
 
-// startedBy is what a command runs.
-func startedBy(dir string, argv []string, env map[string]string) started {
+// started is what it runs.
+func (c Command) started(dir string) started {
 	s := started{dir: dir}
-	s.command(argv)
-	s.environment(env)
+	s.command(c.Argv)
+	s.environment(c.Env)
+	s.runs = s.runs && c.Kind == KindProgram // all others are started in the workspace alone
 	return s
 }
-
-// started is what the command of a server runs.
-func (s Server) started(dir string) started { return startedBy(dir, s.Command, s.Env) }
 
 // command adds what a command names: every word of its arguments that is a file of the
 // workspace, with the folder that it stands in, also inside of a text for a shell.
@@ -266,25 +264,25 @@ func inWorkspace(dir, path string) (string, bool) {
 	return rel, err == nil && filepath.IsLocal(rel)
 }
 
-// RunsCode reports whether its command names code of the workspace.
-func (s Server) RunsCode(dir string) bool {
-	c := s.started(dir)
-	return c.kinds || len(c.paths) > 0
+// RunsCode reports whether it names code of the workspace.
+func (c Command) RunsCode(dir string) bool {
+	s := c.started(dir)
+	return s.kinds || len(s.paths) > 0
 }
 
-// SharesFolder reports whether all code of the workspace counts as that of the server, because it
-// is started in the workspace itself.
-func (s Server) SharesFolder(dir string) bool {
-	return s.Package == "" && s.started(dir).kinds
+// SharesFolder reports whether all code of the workspace counts as its own, because it is started
+// in the workspace itself.
+func (c Command) SharesFolder(dir string) bool {
+	return c.Package == "" && c.started(dir).kinds
 }
 
-// PackageHere is the package of a server by its path in the workspace, if it lies there and
-// has no digest in the manifest.
-func (s Server) PackageHere(dir string) (string, bool) {
-	if s.Package == "" || s.PackageDigest != "" {
+// PackageHere is its package by the path in the workspace, if it lies there and has no digest in
+// the manifest.
+func (c Command) PackageHere(dir string) (string, bool) {
+	if c.Package == "" || c.PackageDigest != "" {
 		return "", false
 	}
-	return inWorkspace(dir, s.Package)
+	return inWorkspace(dir, c.Package)
 }
 
 // isCode reports whether a file is code by its name.
@@ -296,31 +294,31 @@ const (
 	mostBytes = 256 << 20
 )
 
-// Code are the files of the workspace in dir whose digests say whether the code of a server
-// has changed, by their path there, with slashes: those that its command names, and what lies
-// beside them, in whose place its package stands if it has one. Links are not followed.
-// opened are files that runs may write although they are code: these have no digest. beside
-// is false for older locks, which have digests of what the command names alone.
-func (s Server) Code(dir string, beside bool, opened func(path string) bool) (map[string]filestamp.Stamp, error) {
-	c := s.started(dir)
+// Code are the files of the workspace in dir whose digests say whether its code has changed, by
+// their path there, with slashes: those that it names, and what lies beside them, in whose place
+// its package stands if it has one. Links are not followed. opened are files that runs may
+// write although they are code: these have no digest. beside is false for older locks, which
+// have digests of what the command names alone.
+func (c Command) Code(dir string, beside bool, opened func(path string) bool) (map[string]filestamp.Stamp, error) {
+	s := c.started(dir)
 	if !beside {
-		c = started{dir: dir, paths: c.files}
-	} else if s.Package != "" {
-		c = started{dir: dir, paths: c.files}
-		if path, ok := s.PackageHere(dir); ok {
-			c.paths = append(c.paths, path)
+		s = started{dir: dir, paths: s.files}
+	} else if c.Package != "" {
+		s = started{dir: dir, paths: s.files}
+		if path, ok := c.PackageHere(dir); ok {
+			s.paths = append(s.paths, path)
 		}
 	}
-	w := codeWalk{dir: filepath.Clean(dir), ignore: s.Ignore, files: map[string]filestamp.Stamp{}}
+	w := codeWalk{dir: filepath.Clean(dir), ignore: c.Ignore, files: map[string]filestamp.Stamp{}}
 	every := func(string) bool { return true }
-	for _, path := range outermost(c.paths) {
+	for _, path := range outermost(s.paths) {
 		if err := w.walk(path, every); err != nil {
 			return nil, err
 		}
 	}
-	build := set(c.build...)
+	build := set(s.build...)
 	maps.DeleteFunc(build, func(name string, _ bool) bool { return installed[name] })
-	if c.kinds {
+	if s.kinds {
 		return w.files, w.walk(".", func(path string) bool {
 			return isCode(path) && !opened(path) || slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool { return build[fold(name)] })
 		})

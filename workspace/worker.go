@@ -51,6 +51,8 @@ type Worker struct {
 	Posture     worker.Posture    `json:"posture,omitempty" doc:",in=auto|read_only|write|bypass"` // "": the role's
 	Args        []string          `json:"args,omitempty" doc:""`                                   // besides those that Tipstaff gives
 	Env         map[string]string `json:"env,omitempty"`                                           // may hold $env:NAME references
+	Package     string            `json:"package,omitempty" doc:""`                                // the file or folder that the lock has digests of beside what Command names; "": what lies beside that
+	Ignore      []string          `json:"ignore,omitempty" doc:""`                                 // patterns of files of the workspace that have no digest in the lock
 	Settings    string            `json:"settings" doc:",in=none|user"`
 	OnInterrupt string            `json:"on_interrupt" doc:",in=ask|resume"`
 	Script      File              `json:"script,omitzero" doc:""` // of scripted: its answers
@@ -228,6 +230,13 @@ func (w *Worker) CheckDocument(f *document.Fields) {
 			f.Report(document.CodeFieldInvalid, v.At, "yolo", "%s is %s, and posture is %s: yolo: true means posture: bypass; leave one of them out", f.PathOf("yolo"), v.Text, w.Posture)
 		case bypass:
 			w.Posture = worker.Bypass
+		}
+	}
+	check(f, "package", checkRoot)
+	checkEach(f, "ignore", checkPattern)
+	for _, name := range []string{"package", "ignore"} {
+		if v := f.Get(name); v != nil && w.Command == "" {
+			f.Report(document.CodeRange, v.At, name, "%s: %s goes with command", f.Path, name)
 		}
 	}
 	w.checkArgs(f)

@@ -86,7 +86,7 @@ func codeIn(dir string, servers map[string]int) (*workspace.Manifest, error) {
 // digestsOf is the median time that the digests of a server take, of processes that find them
 // made by another. That a lock does not hold them is found out last.
 func digestsOf(b *bench, m *workspace.Manifest, dir, server string) (float64, error) {
-	l := new(tool.Lock).With(server, tool.LockedServer{Beside: true, Files: map[string]string{"none": "none"}, Tools: map[string]tool.LockedTool{"t": {}}})
+	l := new(tool.Lock).With(server, tool.LockedServer{LockedCode: tool.LockedCode{Beside: true, Files: map[string]string{"none": "none"}}, Tools: map[string]tool.LockedTool{"t": {}}})
 	time.Sleep(200 * time.Millisecond) // until a change would show in the time of a file
 	var all []float64
 	for i := range b.effort.starts + 1 {

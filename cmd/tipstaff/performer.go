@@ -238,7 +238,7 @@ func (r *runWorkers) open(s worker.Settled) (worker.Worker, error) {
 	if c.Script.Name != "" && !filepath.IsAbs(c.Script.Name) {
 		c.Script.Name = filepath.Join(r.workspace, c.Script.Name)
 	}
-	w, err := newWorker(s.Worker, c)
+	w, err := newWorker(r.workspace, s.Worker, c)
 	if err != nil {
 		return nil, err
 	}

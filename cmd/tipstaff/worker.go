@@ -7,10 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/process"
+	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/tool/builtin"
 	"github.com/tipstaff/tipstaff/worker"
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
@@ -94,7 +97,7 @@ func eachWorker(workspace string, names []string, f func(*ws.Manifest, tipstaff.
 	if err != nil {
 		return err
 	}
-	workers, err := registered(m)
+	workers, err := registered(dir, m)
 	if err != nil {
 		return err
 	}
@@ -128,12 +131,12 @@ func eachWorker(workspace string, names []string, f func(*ws.Manifest, tipstaff.
 	return nil
 }
 
-// registered are the workers of a manifest.
-func registered(m *ws.Manifest) (*worker.Registry, error) {
+// registered are the workers of a manifest, in its folder.
+func registered(dir string, m *ws.Manifest) (*worker.Registry, error) {
 	all := &worker.Registry{}
 	for _, name := range m.WorkerNames() {
 		c, _ := m.Worker(name)
-		w, err := newWorker(name, c)
+		w, err := newWorker(dir, name, c)
 		if err == nil {
 			err = all.Register(name, w)
 		}
@@ -159,12 +162,49 @@ func boundRoles(m *ws.Manifest) (map[string][]tipstaff.WorkerRole, error) {
 	return bound, nil
 }
 
-// newWorker is a worker as it is configured.
-func newWorker(name string, c ws.Worker) (*worker.CLI, error) {
+// newWorker is a worker as it is configured in a workspace, where a path of its command stands.
+func newWorker(dir, name string, c ws.Worker) (*worker.CLI, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	return worker.New(worker.Config{Name: name, Type: c.Type, Command: c.Command, Args: c.Args, Settings: c.Settings, Script: c.Script.Name,
-		Self: self, Version: version, Sandbox: os.Getenv("TIPSTAFF_SANDBOX"), Starter: process.Workers{}, Versions: versions()})
+	command := c.Command
+	if strings.ContainsRune(command, filepath.Separator) {
+		if command, err = builtin.LookProgram(dir, command); err != nil {
+			return nil, err
+		}
+	}
+	return worker.New(worker.Config{Name: name, Type: c.Type, Command: command, Args: c.Args, Environ: codeIn(dir, nil).Environment(c.Starts(name)), Settings: c.Settings, Script: c.Script.Name,
+		Self: self, Version: version, Sandbox: os.Getenv("TIPSTAFF_SANDBOX"), Starter: process.Workers{}, Versions: versions(),
+		Accepts: func() error { return acceptedCode(dir, name, c) }})
+}
+
+// acceptedCode refuses a worker whose code in the workspace is not what the lock holds, as it is
+// now. A run has the worker as it was when it was made.
+func acceptedCode(dir, name string, c ws.Worker) error {
+	lock, err := tool.ReadLock(dir)
+	if err != nil {
+		return err
+	}
+	m, err := ws.Read(dir)
+	if err != nil {
+		return err
+	}
+	as := c.Starts(name)
+	now, _ := m.Worker(name)
+	as.Former = now.Command != c.Command || !slices.Equal(now.Args, c.Args) || !maps.Equal(now.Env, c.Env)
+	as.Package, as.Ignore = now.Package, now.Ignore
+	if refused := lock.Accepts(codeIn(dir, m), as); refused != nil {
+		return refused
+	}
+	return nil
+}
+
+// codeIn makes digests of the code of a workspace.
+func codeIn(dir string, m *ws.Manifest) *tool.Code {
+	state, err := ws.StateDir(os.Getenv)
+	if err != nil {
+		state = "" // then they are not kept
+	}
+	return tool.NewCode(m, dir, state)
 }

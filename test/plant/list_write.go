@@ -5,6 +5,7 @@ const (
 	wordsAreCode   = "every word of its arguments that is a file of the workspace, also inside of a text for a shell"
 	namesAreOpened = "A wildcard opens nothing"
 	codeIsLocked   = "everything that it may load"
+	codeOfOthers   = "So is what a worker's `command` and an entry of `programs` run of the workspace"
 )
 
 // Bugs against what runs may not write, and against the digests of what they could.
@@ -66,7 +67,7 @@ var writeBugs = []bug{
 	writeBug("worktree-is-elsewhere", writersRefuse, "forgets that a worktree has the files of the workspace", "workspace/protection.go",
 		"\tcase p.copy == \"\":\n", "\tcase true:\n", "workspace", "TestACopyIsProtectedAsTheWorkspace"),
 	writeBug("named-files-locked-alone", codeIsLocked, "digests what a command names", "tool/listing.go",
-		"s.code.digests(true)", "s.code.digests(false)", "tool", "TestCodeBesideAServerIsLocked"),
+		"s.code.digests(s.command(), true)", "s.code.digests(s.command(), false)", "tool", "TestCodeBesideAServerIsLocked"),
 	writeBug("no-code-is-no-digest", codeIsLocked, "takes a server without code for one whose lock is older", "tool/package.go",
 		"len(held.Files) == 0 && !held.Beside {", "len(held.Files) == 0 {", "tool", "TestTheFirstFileOfAServerIsNew"),
 	writeBug("build-files-by-case", codeIsLocked, "looks for Makefile as the table has it", "workspace/started.go",
@@ -78,11 +79,33 @@ var writeBugs = []bug{
 	writeBug("digest-by-size-and-time", codeIsLocked, "believes the time that a file says it was written at", "filestamp/sys_linux.go",
 		"stat.Ctim.Nano()", "stat.Mtim.Nano()", "tool", "TestCodeBesideAServerIsLocked"),
 	writeBug("older-locks-hold-more", "Older locks", "holds a lock to digests that it never had", "tool/package.go",
-		"c.digests(held.Beside)", "c.digests(true)", "tool", "TestAnOlderLockHoldsWhatTheCommandNames"),
+		"c.digests(of, held.Beside)", "c.digests(of, true)", "tool", "TestAnOlderLockHoldsWhatTheCommandNames"),
 	writeBug("digests-without-end", codeIsLocked, "digests whatever there is", "workspace/started.go",
 		"len(w.files) > MostFiles || w.bytes > mostBytes", "w.bytes > mostBytes", "tool", "TestTooMuchCodeIsNotDigested"),
 	writeBug("pycache-beside", codeIsLocked, "lets Python keep what it compiles beside the code", "tool/stdio.go",
-		", s.pycache()...), nil", "), nil", "tool", "TestPythonKeepsWhatItCompilesElsewhere"),
+		", s.code.Environment(s.command())...), nil", "), nil", "tool", "TestPythonKeepsWhatItCompilesElsewhere"),
+	writeBug("one-name-in-the-lock", codeOfOthers, "looks for the code of workers where that of programs is", "tool/lock.go",
+		"\tcase of.Kind == workspace.KindWorker:\n\t\treturn l.Workers[of.Name]\n", "", "tool", "TestCodeOfWorkersAndProgramsIsLocked"),
+	writeBug("older-locks-refuse-workers", codeOfOthers, "takes code that nobody has accepted for code that is new", "tool/package.go",
+		"len(held.Files) == 0 && !held.Beside {", "len(held.Files) == 0 && !held.Beside && of.Kind == workspace.KindServer {", "tool", "TestLocksFromBeforeKnowNoWorkers"),
+	{
+		id: "version-of-anything", page: "security.md", says: codeOfOthers,
+		slip: "asks a CLI for its version, and then looks at its code",
+		file: "worker/available.go", old: "\tif w.config.Accepts != nil {\n", new: "\tif w.config.Accepts != nil && w.config.Versions.get(info.Path) != \"\" {\n",
+		suites: []suite{tests("worker", "TestNothingIsAskedOfCodeThatIsNotAccepted")},
+	},
+	{
+		id: "programs-are-free", page: "security.md", says: codeOfOthers,
+		slip: "starts a program that has the digest of its run, whatever lies beside it",
+		file: "tool/registry.go", old: "\t\tcase *builtinServer:\n\t\t\ts.lock = l\n", new: "",
+		suites: []suite{tests("tool", "TestProgramsAreHeldToTheLock")},
+	},
+	{
+		id: "command-where-it-stands", page: "security.md", says: codeOfOthers,
+		slip: "looks for the command of a worker where tipstaff is started",
+		file: "cmd/tipstaff/worker.go", old: "builtin.LookProgram(dir, command)", new: "builtin.LookProgram(\".\", command)",
+		suites: []suite{script("workers_pin")},
+	},
 	writeBug("redirects-are-free", "each redirection is to a file that no rule protects", "lets a command write where the text says, if the path is literal", "cmd/tipstaff/performer.go",
 		"worker.Outside(dir, path, protected) == \"\"", "path != \"\"", "cmd/tipstaff", "TestRedirectsOfWorkers"),
 }

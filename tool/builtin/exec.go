@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/supervisor"
 )
 
@@ -123,7 +124,15 @@ func (s *Server) command(c call, in execArgs) (cmd supervisor.Command, err error
 			return cmd, err
 		}
 	}
-	return supervisor.Command{Path: path, Args: in.Argv, Dir: dir, Env: s.environment(), NoInput: in.Stdin == "", Reap: true}, nil
+	environ := s.environment()
+	if c.Ready != nil {
+		more, refused := c.Ready(name)
+		if refused != nil {
+			return cmd, refused
+		}
+		environ = append(environ, more...)
+	}
+	return supervisor.Command{Path: path, Args: in.Argv, Dir: dir, Env: environ, NoInput: in.Stdin == "", Reap: true}, nil
 }
 
 // LookProgram is where a program is that a manifest names: a path stands in the
@@ -199,12 +208,15 @@ type Demand struct {
 	CleanPaths bool
 	// Program is the digest of the program that is started. "": any will do.
 	Program string
+	// Ready refuses a program whose code is not what was accepted, and says what its environment
+	// has besides. nil: any will do.
+	Ready func(program string) (environ []string, refused *flow.Error)
 }
 
-// refusedError is a call that was refused before it did anything.
-type refusedError struct{ code, text string }
-
-func (e *refusedError) Error() string { return e.text }
+// refused is a call that was refused before it did anything.
+func refused(code, format string, args ...any) error {
+	return &flow.Error{Code: code, Message: fmt.Sprintf(format, args...), NotSent: true}
+}
 
 // NoProgram is the digest of a program that cannot be found or read.
 const NoProgram = "none"
@@ -245,9 +257,9 @@ func unchangedProgram(name, path, want string) error {
 	case err != nil:
 		return fmt.Errorf("the program %q cannot be read: %w", name, err)
 	case want == NoProgram:
-		return &refusedError{CodeProgramChanged, fmt.Sprintf("the program %q (%s) was not there when the run was made, so that nobody has approved it: start a new run", name, path)}
+		return refused(CodeProgramChanged, "the program %q (%s) was not there when the run was made, so that nobody has approved it: start a new run", name, path)
 	case digest != want:
-		return &refusedError{CodeProgramChanged, fmt.Sprintf("the program %q (%s) has changed since the run was made: its digest is %s, and %s was approved; look at it, then start a new run", name, path, digest, want)}
+		return refused(CodeProgramChanged, "the program %q (%s) has changed since the run was made: its digest is %s, and %s was approved; look at it, then start a new run", name, path, digest, want)
 	}
 	return nil
 }

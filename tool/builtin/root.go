@@ -55,7 +55,7 @@ func (s *Server) elsewhere(path string) error {
 	}
 	for _, p := range []string{path, followed(path)} {
 		if rel, err := filepath.Rel(first.real, p); err == nil && filepath.IsLocal(rel) {
-			return &refusedError{CodeUncleanPath, fmt.Sprintf("%q lies in the first root: write %q", path, rel)}
+			return refused(CodeUncleanPath, "%q lies in the first root: write %q", path, rel)
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // The server's name in manifests and the version of its tools. The version belongs
@@ -105,7 +106,7 @@ type Result struct {
 	Text    string          // the part of the value that is text, or why the tool failed
 	Failed  bool            // the tool did not do what it was asked for
 	Killed  bool            // its program was ended because the call's context ended
-	Refused string          // the code with which it was refused before it did anything; "": it was not
+	Refused *flow.Error     // with which it was refused before it did anything; nil: it was not
 }
 
 // Call calls a tool. What the tool finds wrong is a Result; an error is a fault of the
@@ -123,8 +124,8 @@ func (s *Server) Call(ctx context.Context, c Call) (r Result, err error) {
 	a, failed := tools[i].run(s, call{ctx, c.Demand, c.Output}, c.Args)
 	if failed != nil {
 		r := Result{Text: failed.Error(), Failed: true}
-		if refused := (*refusedError)(nil); errors.As(failed, &refused) {
-			r.Refused = refused.code
+		if errors.As(failed, &r.Refused) {
+			r.Text = r.Refused.Message
 		}
 		return r, nil
 	}
