@@ -96,16 +96,21 @@ func TestActionsInEachState(t *testing.T) {
 		change  func(p *play)
 		blocked string // approve and apply, as the gate says
 	}{
-		"clean":              {nil, func(*play) {}, ""},
-		"dirty elsewhere":    {nil, func(p *play) { p.write("src/a.txt", "mine\n") }, ""},
-		"dirty":              {nil, func(p *play) { p.write("README", "mine\n") }, dirty},
-		"a new file there":   {nil, func(p *play) { p.write("src/new.txt", "mine\n") }, dirty},
-		"a merge elsewhere":  {nil, stopped("src/a.txt", "merge", "-q"), ""},
-		"a merge":            {nil, stopped("README", "merge", "-q"), dirty},
-		"a rebase elsewhere": {nil, stopped("src/a.txt", "rebase", "-q"), ""},
-		"a rebase":           {nil, stopped("README", "rebase", "-q"), dirty},
-		"detached":           {nil, func(p *play) { p.user("checkout", "-q", "--detach") }, ""},
-		"moved on":           {nil, func(p *play) { p.write("README", "all\nelse\n"); p.user("commit", "-qam", "mine") }, "apply:" + tipstaff.BlockConflict},
+		"clean":                     {nil, func(*play) {}, ""},
+		"dirty elsewhere":           {nil, func(p *play) { p.write("src/a.txt", "mine\n") }, ""},
+		"dirty":                     {nil, func(p *play) { p.write("README", "mine\n") }, dirty},
+		"a new file there":          {nil, func(p *play) { p.write("src/new.txt", "mine\n") }, dirty},
+		"a merge elsewhere":         {nil, stopped("src/a.txt", "merge", "-q"), ""},
+		"a merge":                   {nil, stopped("README", "merge", "-q"), dirty},
+		"a rebase elsewhere":        {nil, stopped("src/a.txt", "rebase", "-q"), ""},
+		"a rebase":                  {nil, stopped("README", "rebase", "-q"), dirty},
+		"a branch without a commit": {nil, func(p *play) { p.user("checkout", "-q", "--orphan", "fresh") }, dirty},
+		"a branch without a commit or files": {nil, func(p *play) {
+			p.user("checkout", "-q", "--orphan", "fresh")
+			p.user("rm", "-qrf", ".")
+		}, "apply:" + tipstaff.BlockConflict},
+		"detached": {nil, func(p *play) { p.user("checkout", "-q", "--detach") }, ""},
+		"moved on": {nil, func(p *play) { p.write("README", "all\nelse\n"); p.user("commit", "-qam", "mine") }, "apply:" + tipstaff.BlockConflict},
 		"a credential": {func(p *play) {
 			p.known = redact.New(map[string]string{"API_KEY": apiKey})
 			work := p.work

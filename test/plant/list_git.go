@@ -146,6 +146,14 @@ var gitBugs = []bug{
 		suites: []suite{tests("delivery", "TestTheBaseIsKept")},
 	},
 	{
+		id: "branch-without-a-commit", page: "delivery.md", says: "on a branch without a commit all files of the index count as changed",
+		slip:   "compares a checkout whose branch has no commit with one that is nowhere",
+		file:   "delivery/scratch.go",
+		old:    "s.setHead(\"ref: refs/heads/none\")",
+		new:    "s.setHead(strings.Repeat(\"0\", r.hexLen()))",
+		suites: []suite{tests("delivery", "TestActionsInEachState")},
+	},
+	{
 		id: "left-beside-a-worktree", page: "delivery.md", says: "Otherwise it stays for seven days",
 		slip:   "tidies worktrees, and not what is left of those that are gone",
 		file:   "runner/worktrees.go",
