@@ -154,6 +154,14 @@ var gitBugs = []bug{
 		suites: []suite{tests("delivery", "TestActionsInEachState")},
 	},
 	{
+		id: "folders-nobody-may-enter", page: "delivery.md", says: "and the right to read and write any of it",
+		slip:   "puts back what it can read, and leaves folders shut that a worker has shut",
+		file:   "delivery/own.go",
+		old:    "			case d.IsDir():\n				needed = 0o700\n",
+		new:    "			case d.IsDir():\n				return nil\n",
+		suites: []suite{tests("delivery", "TestNothingThatTheRunsRepositoryNamesIsRun")},
+	},
+	{
 		id: "left-beside-a-worktree", page: "delivery.md", says: "Otherwise it stays for seven days",
 		slip:   "tidies worktrees, and not what is left of those that are gone",
 		file:   "runner/worktrees.go",
