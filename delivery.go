@@ -57,6 +57,7 @@ const (
 	BlockObeyed        = "obeyed_files_changed"
 	BlockSecret        = "secret_in_diff"
 	BlockRepository    = "repository_changed"
+	BlockUnreadable    = "repository_unreadable"
 )
 
 // BlockedAction is an action of a gate that cannot be taken now, and why.

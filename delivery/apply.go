@@ -21,6 +21,7 @@ const (
 	Refused  Fit = "refused"  // it changes what is never changed
 	Dirty    Fit = "dirty"    // a file that it touches has changes of its own
 	Conflict Fit = "conflict" // the files are not as it expects them
+	Unclear  Fit = "unclear"  // nobody can look at them
 )
 
 // Fit looks whether the change from base to commit is in the checkout, or could be put

@@ -71,8 +71,8 @@ func TestNoRoomForADelivery(t *testing.T) {
 			if p.outcome.Status != "" || len(changed) > 0 {
 				t.Errorf("%+v, %v: it has changed %v", out, p.outcome, changed)
 			}
-			if out.Err == nil || !strings.Contains(out.Err.Error(), noRoom) || !strings.Contains(out.Err.Error(), p.dir) {
-				t.Errorf("it says %v", out.Err)
+			if said := p.subject("delivery#2").Notices[0].Message; !strings.Contains(said, noRoom) || !strings.Contains(said, p.dir) {
+				t.Errorf("it says %s", said)
 			}
 			if !exists(p.subject("delivery#1").Worktree) {
 				t.Error("the worktree is gone")
@@ -132,7 +132,8 @@ func TestNoRoomForAWorktree(t *testing.T) {
 			if out.Err != nil {
 				said = out.Err.Error()
 			} else {
-				said = fmt.Sprint(p.subject("delivery#1").Checks)
+				s := p.subject("delivery#1")
+				said = fmt.Sprint(s.Checks, s.Notices)
 			}
 			if p.outcome.Status != "" || !strings.Contains(said, c.says) || c.says != noRoom && !strings.Contains(said, state) {
 				t.Errorf("%+v: it says %s", out, said)

@@ -162,6 +162,22 @@ var gitBugs = []bug{
 		suites: []suite{tests("delivery", "TestNothingThatTheRunsRepositoryNamesIsRun")},
 	},
 	{
+		id: "lost-records-end-a-run", page: "delivery.md", says: "What git cannot do blocks",
+		slip:   "takes what git cannot do for the end of the run",
+		file:   "delivery/activity.go",
+		old:    "	case ctx.Err() != nil, errors.As(err, &known), errors.Is(err, flow.ErrParked):\n		return delivered{}, err\n	case errors.Is(err, ErrBranchExists)",
+		new:    "	case ctx.Err() != nil || r != nil, errors.As(err, &known), errors.Is(err, flow.ErrParked):\n		return delivered{}, err\n	case errors.Is(err, ErrBranchExists)",
+		suites: []suite{tests("delivery", "TestPiecesOfAWorktree")},
+	},
+	{
+		id: "known-too-late", page: "delivery.md", says: "also where it became known when the gate was open",
+		slip:   "looks for credentials when the difference is recorded, and not when it is handed over",
+		file:   "delivery/activity.go",
+		old:    "	if e.Redact == nil {\n		return nil, nil\n	}\n	d, err",
+		new:    "	if e.Redact != nil {\n		return nil, nil\n	}\n	d, err",
+		suites: []suite{tests("delivery", "TestACredentialThatBecameKnown")},
+	},
+	{
 		id: "left-beside-a-worktree", page: "delivery.md", says: "Otherwise it stays for seven days",
 		slip:   "tidies worktrees, and not what is left of those that are gone",
 		file:   "runner/worktrees.go",
