@@ -59,6 +59,7 @@ const (
 	BlockRepository    = "repository_changed"
 	BlockDisk          = "disk_full"
 	BlockUnwritable    = "not_writable"
+	BlockUnreadable    = "repository_unreadable"
 )
 
 // BlockedAction is an action of a gate that cannot be taken now, and why.

@@ -95,15 +95,19 @@ type (
 		Withheld bool               `json:"withheld,omitempty"` // there is a credential in it: nothing may name it
 	}
 	committed struct {
-		N        int                `json:"n"`
-		Commit   string             `json:"commit"`
-		Taken    bool               `json:"taken,omitempty"` // the branch
-		Fit      Fit                `json:"fit"`
-		Dirty    []string           `json:"dirty,omitempty"`
-		Missing  bool               `json:"missing,omitempty"`  // the worktree
-		Meddled  []string           `json:"meddled,omitempty"`  // settings of the repository
-		Teardown []tipstaff.Receipt `json:"teardown,omitempty"` // of the clean checkout
-		Notices  []tipstaff.Notice  `json:"notices,omitempty"`
+		N       int      `json:"n"`
+		Commit  string   `json:"commit"`
+		Taken   bool     `json:"taken,omitempty"` // the branch
+		Fit     Fit      `json:"fit"`
+		Dirty   []string `json:"dirty,omitempty"`
+		Missing bool     `json:"missing,omitempty"` // the worktree
+		Secret  []string `json:"secret,omitempty"`  // files with a credential that was not known when the difference was recorded
+		// Lost: what was recorded of the worktree. Unreadable: why nobody could look at more.
+		Lost       bool               `json:"lost,omitempty"`
+		Unreadable string             `json:"unreadable,omitempty"`
+		Meddled    []string           `json:"meddled,omitempty"`  // settings of the repository
+		Teardown   []tipstaff.Receipt `json:"teardown,omitempty"` // of the clean checkout
+		Notices    []tipstaff.Notice  `json:"notices,omitempty"`
 	}
 	publishInput struct {
 		Place    Place              `json:"place"`
@@ -124,13 +128,25 @@ type (
 	}
 	delivered struct {
 		Blocked  string             `json:"blocked,omitempty"` // by what; nothing was done
-		Reason   string             `json:"reason,omitempty"`  // why, where that does not say it
 		Files    []string           `json:"files,omitempty"`   // that block it
+		Why      string             `json:"why,omitempty"`     // where that does not say it
+		none     bool               // the checkout was looked at, and has none of the changes
 		Already  bool               `json:"already,omitempty"` // it had been done before
 		Kept     bool               `json:"kept,omitempty"`    // the worktree, for it has changed since
 		Teardown []tipstaff.Receipt `json:"teardown,omitempty"`
 	}
 )
+
+// by says what blocks it.
+func (d delivered) by() string {
+	switch {
+	case d.Why != "":
+		return d.Blocked + ": " + d.Why
+	case len(d.Files) > 0:
+		return d.Blocked + " (" + some(d.Files) + ")"
+	}
+	return d.Blocked
+}
 
 // CodeWorktreeEdited is the notice that a worktree has changed since its commit was made.
 const CodeWorktreeEdited = "worktree_edited"
@@ -196,6 +212,43 @@ func (e Env) at(ctx context.Context, p Place, w Worktree) (*Repo, error) {
 	return r, r.Restore(ctx, w)
 }
 
+// obstacle is what came in the way of something that has changed nothing, as what blocks the
+// actions of a gate: a person may clear it, or decide otherwise. What ends the attempt stays an
+// error. r may be nil.
+func (e Env) obstacle(ctx context.Context, r *Repo, base, tree string, err error) (delivered, error) {
+	var known *flow.Error
+	var meddled *MeddledError
+	switch {
+	case ctx.Err() != nil, errors.As(err, &known), errors.Is(err, flow.ErrParked):
+		return delivered{}, err
+	case errors.Is(err, ErrBranchExists):
+		return delivered{Blocked: tipstaff.BlockBranch}, nil
+	case errors.As(err, &meddled):
+		return delivered{Blocked: tipstaff.BlockRepository}, nil
+	case noRoom(err):
+		return delivered{Blocked: tipstaff.BlockDisk, Why: fullText(err)}, nil
+	}
+	if r != nil {
+		if lost, _ := r.Lost(ctx, base, tree); lost { // where that cannot be told, err says why
+			return delivered{Blocked: tipstaff.BlockWorktree}, nil
+		}
+	}
+	return delivered{Blocked: tipstaff.BlockUnreadable, Why: err.Error()}, nil
+}
+
+// secretIn are the files of a recorded change into which a credential came, by what is known
+// now: it may be more than when the change was recorded.
+func (e Env) secretIn(ctx context.Context, r *Repo, base, tree string) ([]string, error) {
+	if e.Redact == nil {
+		return nil, nil
+	}
+	d, err := r.Diff(ctx, base, tree)
+	if err != nil {
+		return nil, err
+	}
+	return d.conceal(ctx, r, e.Redact)
+}
+
 func (e Env) worktree(ctx context.Context, a flow.Attempt, in worktreeInput) (made worktreeMade, _ []string, err error) {
 	if in.Takes != nil {
 		if made.Worktree = *in.Takes; !made.Present() {
@@ -232,19 +285,13 @@ func (e Env) worktree(ctx context.Context, a flow.Attempt, in worktreeInput) (ma
 // check runs a command, and binds what comes of it to the tree that it ran on. Whatever becomes
 // of it, what was found changed is told.
 func (e Env) check(ctx context.Context, a flow.Attempt, in checkInput) (got checked, keep []string, err error) {
-	r, err := e.at(ctx, in.Place, in.Worktree)
-	if err != nil {
-		return got, nil, err
-	}
-	before, err := r.Fingerprint(ctx)
-	if err != nil {
-		return got, nil, err
-	}
 	got.Receipt = tipstaff.Receipt{Name: in.Check.Name, Argv: in.Check.Run, Required: in.Check.Required, Tree: in.Tree, In: in.Check.In}
 	if in.Tree != "" {
 		got.Receipt.In = tipstaff.InClean
-	} else if got.Receipt.Tree, err = r.writeTree(ctx, in.Worktree); err != nil {
-		return got, nil, err
+	}
+	r, before, err := e.beforeCheck(ctx, in, &got.Receipt)
+	if err != nil {
+		return got, nil, got.unlooked(ctx, err)
 	}
 	linked, err := e.Git.LinkedChanged(ctx, in.Worktree)
 	if err != nil {
@@ -255,15 +302,39 @@ func (e Env) check(ctx context.Context, a flow.Attempt, in checkInput) (got chec
 	} else if keep, err = e.runCheck(ctx, a, r, in, &got); err != nil {
 		return got, nil, err
 	}
-	if err := r.Restore(ctx, in.Worktree); err != nil { // first: it makes way for whoever looks
-		return got, nil, err
+	var after *Fingerprint
+	if err = r.Restore(ctx, in.Worktree); err == nil { // first: it makes way for whoever looks
+		after, err = r.Fingerprint(ctx)
 	}
-	after, err := r.Fingerprint(ctx)
+	got.Notices = append(linked, r.Meddling()...)
 	if err != nil {
-		return got, nil, err
+		return got, keep, got.unlooked(ctx, err)
 	}
 	got.Notices = slices.Concat(linked, Compare(before, after), r.Meddling())
 	return got, keep, nil
+}
+
+func (e Env) beforeCheck(ctx context.Context, in checkInput, receipt *tipstaff.Receipt) (r *Repo, before *Fingerprint, err error) {
+	if r, err = e.at(ctx, in.Place, in.Worktree); err != nil {
+		return nil, nil, err
+	}
+	if before, err = r.Fingerprint(ctx); err == nil && in.Tree == "" {
+		receipt.Tree, err = r.writeTree(ctx, in.Worktree)
+	}
+	return r, before, err
+}
+
+// unlooked makes a check, beside which nobody could look at the repository, one that has failed:
+// the gate says so, and the run goes on to it.
+func (got *checked) unlooked(ctx context.Context, err error) error {
+	if ctx.Err() != nil || noRoom(err) {
+		return err
+	}
+	got.Receipt.Code, got.Receipt.Message = CannotLook, err.Error()
+	if errors.Is(err, ErrWorktreeMissing) {
+		got.Receipt.Code = tipstaff.BlockWorktree
+	}
+	return nil
 }
 
 // runCheck runs the command of a check, once there is a place for it.
@@ -375,43 +446,57 @@ func (t recorder) record(ctx context.Context, w Worktree, stage string, d Diff) 
 
 // commit builds what would be delivered, and looks at what stands in its way.
 func (e Env) commit(ctx context.Context, a flow.Attempt, in commitInput) (made committed, keep []string, err error) {
+	made.N, made.Fit, made.Missing = in.N, Fits, !in.Worktree.Present()
 	r, err := e.at(ctx, in.Place, in.Worktree)
+	if err == nil {
+		r.Protection = e.Protection
+		err = e.build(ctx, r, in, &made)
+		made.Notices = append(r.Meddling(), made.Notices...)
+	}
+	if err != nil && noRoom(err) { // which is asked about by itself
+		return made, nil, err
+	}
 	if err != nil {
-		return made, nil, err
-	}
-	made.N, r.Protection = in.N, e.Protection
-	if in.Withheld {
-		made.Fit, made.Missing, made.Notices = Fits, !in.Worktree.Present(), r.Meddling()
-		made.Teardown, keep, err = e.dropClean(ctx, a, in.Place, in.Worktree, in.Teardown)
-		return made, keep, err
-	}
-	if made.Commit, err = r.Commit(ctx, Commit{Base: in.Worktree.Base, Tree: in.Tree, Title: in.Title, At: time.Unix(in.At, 0),
-		Trailers: []Trailer{{"Tipstaff-Run", in.Run}, {"Tipstaff-Program", in.Program}}}); err != nil {
-		return made, nil, err
-	}
-	if err := r.Keep(ctx, in.Run, in.N, made.Commit); err != nil {
-		return made, nil, err
-	}
-	if made.Taken, err = r.BranchTaken(ctx, in.Branch, made.Commit); err != nil {
-		return made, nil, err
-	}
-	if made.Meddled, err = r.Meddled(ctx); err != nil {
-		return made, nil, err
-	}
-	if made.Fit, made.Dirty, err = r.Fit(ctx, in.Worktree.Base, made.Commit); err != nil {
-		return made, nil, err
-	}
-	made.Dirty = made.Dirty[:min(len(made.Dirty), maxListed)]
-	edited, err := r.edited(ctx, in.Worktree, in.Tree)
-	if made.Missing = errors.Is(err, ErrWorktreeMissing); err != nil && !made.Missing {
-		return made, nil, err
-	}
-	made.Notices = r.Meddling()
-	if edited {
-		made.Notices = append(made.Notices, tipstaff.Notice{Code: CodeWorktreeEdited, Message: "the worktree has changed since; what is shown, and would be delivered, is as it was before"})
+		made.Notices = append(made.Notices, Unlooked(err)) // also where something else blocks first
+		by, err := e.obstacle(ctx, r, in.Worktree.Base, in.Tree, err)
+		if err != nil {
+			return made, nil, err
+		}
+		made.Lost, made.Unreadable = by.Blocked == tipstaff.BlockWorktree, by.Why
 	}
 	made.Teardown, keep, err = e.dropClean(ctx, a, in.Place, in.Worktree, in.Teardown)
 	return made, keep, err
+}
+
+func (e Env) build(ctx context.Context, r *Repo, in commitInput, made *committed) (err error) {
+	if in.Withheld {
+		return nil
+	}
+	// First: what was recorded and is gone is recorded again, if the worktree still has it.
+	switch edited, err := r.edited(ctx, in.Worktree, in.Tree); {
+	case made.Missing:
+	case noRoom(err):
+		return err
+	case err != nil: // nobody needs the worktree any more
+		made.Notices = append(made.Notices, Unlooked(err))
+	case edited:
+		made.Notices = append(made.Notices, tipstaff.Notice{Code: CodeWorktreeEdited, Message: "the worktree has changed since; what is shown, and would be delivered, is as it was before"})
+	}
+	if in.N > 1 { // the first gate opens with the difference
+		if made.Secret, err = e.secretIn(ctx, r, in.Worktree.Base, in.Tree); err != nil || len(made.Secret) > 0 {
+			return err
+		}
+	}
+	if made.Commit, err = r.Commit(ctx, Commit{Base: in.Worktree.Base, Tree: in.Tree, Title: in.Title, At: time.Unix(in.At, 0),
+		Trailers: []Trailer{{"Tipstaff-Run", in.Run}, {"Tipstaff-Program", in.Program}}}); err != nil {
+		return err
+	}
+	if err := r.Keep(ctx, in.Run, in.N, made.Commit); err != nil {
+		return err
+	}
+	f, err := r.facts(ctx, in.Worktree.Base, made.Commit, in.Branch)
+	made.Lost, made.Taken, made.Meddled, made.Fit, made.Dirty = f.Lost, f.BranchTaken, f.Meddled, f.Fit, f.Dirty[:min(len(f.Dirty), maxListed)]
+	return err
 }
 
 // edited reports whether a worktree is another than a tree.
@@ -423,19 +508,18 @@ func (r *Repo) edited(ctx context.Context, w Worktree, tree string) (bool, error
 // publish makes the branch, and removes the worktree that nobody needs any more.
 func (e Env) publish(ctx context.Context, a flow.Attempt, in publishInput) (got delivered, keep []string, err error) {
 	r, err := At(ctx, e.Git, in.Place)
-	if err != nil {
-		return got, nil, err
+	if err == nil {
+		r = r.With(in.Worktree)
+		got.Files, err = e.secretIn(ctx, r, in.Worktree.Base, in.Tree)
 	}
-	r = r.With(in.Worktree)
-	var meddled *MeddledError
-	switch err := r.Publish(ctx, in.Branch, in.Commit); {
-	case errors.Is(err, ErrBranchExists):
-		return delivered{Blocked: tipstaff.BlockBranch}, nil, nil
-	case errors.As(err, &meddled):
-		return delivered{Blocked: tipstaff.BlockRepository}, nil, nil
-	case noRoom(err):
-		return delivered{Blocked: tipstaff.BlockDisk, Reason: fullText(err)}, nil, nil
-	case err != nil:
+	if len(got.Files) > 0 {
+		return blockedBy(tipstaff.BlockSecret, got.Files), nil, nil
+	}
+	if err == nil {
+		err = r.Publish(ctx, in.Branch, in.Commit)
+	}
+	if err != nil {
+		got, err = e.obstacle(ctx, r, in.Worktree.Base, in.Tree, err)
 		return got, nil, err
 	}
 	// The index goes first: without it, an attempt that was broken off has begun to remove
@@ -457,50 +541,65 @@ func (e Env) publish(ctx context.Context, a flow.Attempt, in publishInput) (got 
 // the second finds them there, and none finds those of the other half done.
 func (e Env) apply(ctx context.Context, _ flow.Attempt, in applyInput) (got delivered, _ []string, err error) {
 	r, err := At(ctx, e.Git, in.Place)
+	if err == nil {
+		if in.Worktree != nil {
+			r = r.With(*in.Worktree)
+		}
+		r.Protection = e.Protection
+		var begun bool
+		if got, begun, err = e.applyAt(ctx, r, in); begun {
+			return got, nil, err
+		}
+	}
 	if err != nil {
-		return got, nil, notSent(err)
+		got, err = e.obstacle(ctx, r, in.Base, in.Commit, err)
 	}
-	if in.Worktree != nil {
-		r = r.With(*in.Worktree)
-	}
-	r.Protection = e.Protection
+	return got, nil, notSent(err)
+}
+
+// applyAt does so in a repository. begun: the checkout may have been changed.
+func (e Env) applyAt(ctx context.Context, r *Repo, in applyInput) (got delivered, begun bool, err error) {
 	if err := os.MkdirAll(e.Worktrees, 0o700); err != nil {
-		return got, nil, notSent(err)
+		return got, false, err
 	}
 	unlock, err := e.Lock(filepath.Join(e.Worktrees, "apply.lock"))
 	if err != nil {
-		return got, nil, notSent(err)
+		return got, false, err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
+	if secret, err := e.secretIn(ctx, r, in.Base, in.Commit); err != nil || len(secret) > 0 {
+		return blockedBy(tipstaff.BlockSecret, secret), false, err
+	}
 	if in.Asks && !in.Accepted {
-		switch asks, err := r.asks(ctx, in.Base, in.Commit); {
-		case err != nil:
-			return got, nil, notSent(err)
-		case len(asks) > 0:
-			return delivered{Blocked: tipstaff.BlockObeyed, Files: asks[:min(len(asks), maxListed)]}, nil, nil
+		if asks, err := r.asks(ctx, in.Base, in.Commit); err != nil || len(asks) > 0 {
+			return blockedBy(tipstaff.BlockObeyed, asks), false, err
 		}
 	}
 	var meddled *MeddledError
 	var unsettled *UnsettledError
 	switch fit, err := r.Apply(ctx, in.Base, in.Commit); {
-	case errors.As(err, &meddled):
-		return delivered{Blocked: tipstaff.BlockRepository}, nil, nil
 	case errors.As(err, &unsettled), fit == Fits && (err == nil || ctx.Err() != nil):
-		return got, nil, err
+		return got, true, err
 	case fit == Fits && noRoom(err):
-		return delivered{Blocked: tipstaff.BlockDisk, Reason: fullText(err)}, nil, nil
-	case fit == Fits:
-		return delivered{Blocked: tipstaff.BlockUnwritable, Reason: err.Error()}, nil, nil
+		return delivered{Blocked: tipstaff.BlockDisk, Why: fullText(err), none: true}, false, nil
+	case fit == Fits && !errors.As(err, &meddled):
+		return delivered{Blocked: tipstaff.BlockUnwritable, Why: err.Error(), none: true}, false, nil
 	case err != nil:
-		return got, nil, notSent(err)
+		return got, false, err
 	case fit == Present:
-		return delivered{Already: true}, nil, r.forgetPlacing(in.Commit)
+		r.forgetPlacing(in.Commit)
+		return delivered{Already: true}, false, nil
 	case fit == Refused:
-		return delivered{Blocked: tipstaff.BlockProtected}, nil, nil
+		return delivered{Blocked: tipstaff.BlockProtected}, false, nil
 	case fit == Dirty:
-		return delivered{Blocked: tipstaff.BlockDirty}, nil, nil
+		return delivered{Blocked: tipstaff.BlockDirty}, false, nil
 	}
-	return delivered{Blocked: tipstaff.BlockConflict}, nil, nil
+	return delivered{Blocked: tipstaff.BlockConflict}, false, nil
+}
+
+// blockedBy is something that files stand in the way of.
+func blockedBy(code string, files []string) delivered {
+	return delivered{Blocked: code, Files: files[:min(len(files), maxListed)]}
 }
 
 // asks are the changed files, as the checkout is now, about which whoever decides has to be
@@ -518,6 +617,9 @@ func (r *Repo) asks(ctx context.Context, base, commit string) ([]string, error) 
 // notSent is the error of an attempt that has changed nothing.
 func notSent(err error) error {
 	var known *flow.Error
+	if err == nil {
+		return nil
+	}
 	if err = coded(err); errors.As(err, &known) {
 		known.NotSent = true
 	}
@@ -528,9 +630,12 @@ func notSent(err error) error {
 // nothing; else a person has to look.
 func (e Env) recallApply(ctx context.Context, a flow.Attempt, in applyInput) (delivered, []string, error) {
 	got, keep, err := e.apply(ctx, a, in)
-	none := []string{"", tipstaff.BlockDisk, tipstaff.BlockUnwritable} // which are found where it has none of them
-	if err == nil && !slices.Contains(none, got.Blocked) {
+	switch {
+	case err != nil, got.Blocked == "", got.none:
+	case got.Blocked == tipstaff.BlockDirty, got.Blocked == tipstaff.BlockConflict:
 		err = &flow.Error{Code: got.Blocked, Message: "the checkout has neither all of the changes nor none of them" + replacedBy(in)}
+	default:
+		err = &flow.Error{Code: got.Blocked, Message: "it cannot be told whether the checkout has the changes: " + got.by()}
 	}
 	if got.Already {
 		got.Already = false // by that attempt

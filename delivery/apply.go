@@ -25,6 +25,7 @@ const (
 	Refused  Fit = "refused"  // it changes what is never changed
 	Dirty    Fit = "dirty"    // a file that it touches has changes of its own
 	Conflict Fit = "conflict" // the files are not as it expects them
+	Unclear  Fit = "unclear"  // nobody can look at them
 )
 
 // Fit looks whether the change from base to commit is in the checkout, or could be put
@@ -305,8 +306,8 @@ func (r *Repo) Dirty(ctx context.Context) ([]string, error) {
 func (r *Repo) status(ctx context.Context) (map[string]string, error) {
 	head, err := r.onRefs(ctx, nil, "rev-parse", "--verify", "--quiet", "HEAD")
 	var exit *ExitError
-	if err != nil && !errors.As(err, &exit) {
-		return nil, err
+	if err != nil && !(errors.As(err, &exit) && exit.Code == 1) { // it is 1 on a branch without a commit
+		return nil, fmt.Errorf("it cannot be told which commit is checked out at %s: %w", r.Checkout, err)
 	}
 	return r.statusAt(ctx, strings.TrimSpace(string(head)))
 }

@@ -72,7 +72,7 @@ func (r *Repo) Publish(ctx context.Context, branch, commit string) error {
 		return fmt.Errorf("%q is not a branch of a delivery", branch)
 	}
 	if !r.isID(commit) { // of a gate that had none to show
-		return fmt.Errorf("%q is no commit: nothing was published", commit)
+		return fmt.Errorf("the gate had no commit to show, but %q: nothing was published", commit)
 	}
 	switch now, err := r.refValue(ctx, branch); {
 	case err != nil:
@@ -94,15 +94,23 @@ func (r *Repo) Publish(ctx context.Context, branch, commit string) error {
 	})
 }
 
-// Lost reports whether a commit that was recorded of a run is gone, with the worktree's
-// repository.
-func (r *Repo) Lost(ctx context.Context, commit string) (bool, error) {
+// Lost reports whether what was recorded of a run is gone, or cannot be read: a commit or tree,
+// or anything that its base has not.
+func (r *Repo) Lost(ctx context.Context, base, commit string) (bool, error) {
 	s, err := r.scratch("", "")
 	if err != nil {
 		return false, err
 	}
 	defer s.close()
-	missing, err := s.missing(ctx, []string{commit})
+	var missing []string
+	names, err := s.newObjects(ctx, base, commit)
+	if err == nil {
+		missing, err = s.missing(ctx, names)
+	}
+	var exit *ExitError
+	if errors.As(err, &exit) {
+		return true, nil
+	}
 	return len(missing) > 0, err
 }
 
@@ -117,7 +125,7 @@ func (r *Repo) bring(ctx context.Context, commit string) error {
 		return err
 	}
 	defer from.close()
-	names, err := from.newObjects(ctx, commit)
+	names, err := from.newObjects(ctx, commit+"^", commit)
 	if err != nil {
 		return err
 	}
@@ -170,13 +178,13 @@ func (s *scratch) packInto(ctx context.Context, to *scratch, names []string) (er
 	return errors.Join(os.Chmod(index, 0o444), os.Rename(pack, final+".pack"), os.Rename(index, final+".idx"))
 }
 
-// newObjects are the commit and the trees and files that it has and its parent has not.
-func (s *scratch) newObjects(ctx context.Context, commit string) ([]string, error) {
+// newObjects are the commit, or tree, and the trees and files that it has and its base has not.
+func (s *scratch) newObjects(ctx context.Context, base, commit string) ([]string, error) {
 	tree, err := s.run(ctx, "", nil, "rev-parse", "--verify", commit+"^{tree}")
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.run(ctx, "", nil, "diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", "--no-commit-id", commit)
+	out, err := s.run(ctx, "", nil, "diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", base, commit)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +200,7 @@ func (s *scratch) newObjects(ctx context.Context, commit string) ([]string, erro
 
 // missing are those of some objects that are not there.
 func (s *scratch) missing(ctx context.Context, names []string) (missing []string, err error) {
-	out, err := s.run(ctx, "", []byte(strings.Join(names, "\n")+"\n"), "cat-file", "--batch-check=%(objectname)")
+	out, err := s.run(ctx, "", []byte(strings.Join(names, "\n")+"\n"), "cat-file", "--batch-check=%(objectname) %(objecttype)") // its type is read
 	for line := range strings.SplitSeq(string(out), "\n") {
 		if name, gone := strings.CutSuffix(line, " missing"); gone {
 			missing = append(missing, name)

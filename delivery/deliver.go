@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -306,10 +307,7 @@ func (d *run) ask(n int) (outcome tipstaff.DeliveryOutcome, again bool, err erro
 		d.at.Emit(flow.Event{Kind: string(tipstaff.KindDeliveryCommitted), Body: tipstaff.DeliveryCommitted{Gate: decision.Gate, Branch: branch, Commit: made.Commit}})
 	case tipstaff.DeliverApply:
 		got, err := flow.Do[delivered](d.at, flow.Call{Key: "apply#" + strconv.Itoa(n), Name: ActApply, Class: flow.Once,
-			Input: flow.JSON(d.applied(made.Commit, tipstaff.AcceptsObeyed(decision.Answer)))})
-		if full := fullDisk(err); full != nil { // before anything was known of the checkout
-			got, err = delivered{Blocked: full.Code, Reason: full.Message}, nil
-		}
+			Input: flow.JSON(d.applied(cmp.Or(made.Commit, d.diff.Tree), tipstaff.AcceptsObeyed(decision.Answer)))})
 		if err != nil || got.Blocked != "" {
 			return outcome, d.hindered(decision.Action, got), err
 		}
@@ -340,17 +338,10 @@ const CodeHindered = "delivery_hindered"
 // hindered notes what came in the way of a decided action, if anything did, for the gate
 // that opens in its place.
 func (d *run) hindered(action string, got delivered) bool {
-	by := got.Blocked
-	if len(got.Files) > 0 {
-		by += " (" + some(got.Files) + ")"
+	if got.Blocked != "" && !d.Earlier {
+		d.hindrance = &tipstaff.Notice{Code: CodeHindered, Message: action + " was decided, and could not be done: " + got.by() + ". Nothing was changed"}
 	}
-	if got.Reason != "" {
-		by += ": " + got.Reason
-	}
-	if by != "" && !d.Earlier {
-		d.hindrance = &tipstaff.Notice{Code: CodeHindered, Message: action + " was decided, and could not be done: " + by + ". Nothing was changed"}
-	}
-	return by != ""
+	return got.Blocked != ""
 }
 
 func title(said string) string {
@@ -364,7 +355,7 @@ func title(said string) string {
 func (d *run) subject(made committed, branch string) tipstaff.DeliverySubject {
 	s := tipstaff.DeliverySubject{Base: d.worktree.Base, Tree: d.diff.Tree, Commit: made.Commit, Branch: branch,
 		Patch: d.diff.Patch, List: d.diff.List, Files: d.diff.Files, Added: d.diff.Added, Removed: d.diff.Removed, Paths: d.diff.First, Truncated: d.diff.Truncated,
-		Obeyed: d.diff.Obeyed, Secret: d.diff.Secret, Folders: d.diff.Folders,
+		Obeyed: d.diff.Obeyed, Secret: append(d.diff.Secret, made.Secret...), Folders: d.diff.Folders,
 		Checks: append([]tipstaff.Receipt{}, d.receipts...), Release: tipstaff.ReleaseNone, ScopeViolations: []string{}, Findings: d.Findings,
 		Notices:  append(append([]tipstaff.Notice{}, d.Produced.Notices...), append(d.notices, made.Notices...)...),
 		Worktree: d.worktree.Path, WorktreeBranch: d.worktree.Branch, Checkout: d.Place.Checkout, FeedbackFor: []string{tipstaff.DeliverFix}}
@@ -389,7 +380,7 @@ func (d *run) subject(made committed, branch string) tipstaff.DeliverySubject {
 	}
 	s.Blocked = Blocked(Facts{Scope: s.ScopeViolations, Failing: required(s.Checks, s.Tree), Rejected: s.Release == tipstaff.ReleaseRejected, Reason: s.ReleaseReason,
 		Branch: branch, BranchTaken: made.Taken, Fit: made.Fit, Dirty: made.Dirty, WorktreeMissing: made.Missing, Meddled: made.Meddled, FixedPoint: fixed, Exhausted: d.Exhausted,
-		Secret: s.Secret})
+		Secret: s.Secret, Lost: made.Lost, Unreadable: made.Unreadable})
 	s.ScopeViolations = s.ScopeViolations[:min(len(s.ScopeViolations), maxListed)]
 	s.Available = tipstaff.Unblocked(s.Blocked)
 	if !d.Earlier {
@@ -420,10 +411,11 @@ type Facts struct {
 	Branch          string
 	BranchTaken     bool
 	Fit             Fit
-	Dirty           []string // files of the checkout, of that fit; or of Refused
+	Dirty           []string // files of the checkout, of that fit; or of Refused; of Unclear, why
 	WorktreeMissing bool
 	Meddled         []string // settings of the repository that start or redirect something, and changed
-	Lost            bool     // the commit is gone
+	Lost            bool     // what was recorded cannot be read any more
+	Unreadable      string   // why nobody can look at the repository; "": somebody has
 	FixedPoint      bool
 	Exhausted       string                  // a bound
 	NoFollowup      *tipstaff.BlockedAction // why there can be none, where that was settled before
@@ -449,10 +441,12 @@ func Blocked(f Facts) []tipstaff.BlockedAction {
 		{len(f.Failing) > 0, tipstaff.BlockVerification, "required checks have not passed on this tree: " + some(f.Failing)},
 		rejected,
 		{len(f.Meddled) > 0, tipstaff.BlockRepository, meddledReason(f.Meddled)},
-		{f.Lost, tipstaff.BlockWorktree, "what was recorded of the worktree is gone with it"},
+		{f.Lost, tipstaff.BlockWorktree, "what was recorded of the worktree is gone, or cannot be read; take the change with show --diff and git apply"},
+		{f.Unreadable != "", tipstaff.BlockUnreadable, "nobody can look at the repository: " + f.Unreadable},
 	}
 	first(tipstaff.DeliverApprove, append(slices.Clip(ship), obstacle{f.BranchTaken, tipstaff.BlockBranch, "the branch " + f.Branch + " exists and is elsewhere"})...)
 	first(tipstaff.DeliverApply, append(slices.Clip(ship),
+		obstacle{f.Fit == Unclear, tipstaff.BlockUnreadable, "nobody can look at the checkout: " + some(f.Dirty)},
 		obstacle{f.Fit == Refused, tipstaff.BlockProtected, "no run ever changes " + some(f.Dirty) + ": approve makes a branch of the changes"},
 		obstacle{f.Fit == Dirty, tipstaff.BlockDirty, "files that would be changed have local changes in the checkout: " + some(f.Dirty)},
 		obstacle{f.Fit == Conflict, tipstaff.BlockConflict, "the changes do not fit the checkout as it is"})...)

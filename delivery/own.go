@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -166,8 +167,13 @@ func (r *Repo) Meddling() []tipstaff.Notice {
 // Restore makes the configuration of the worktree's own repository what it was made as. A
 // worktree that git itself has added has none.
 func (r *Repo) Restore(ctx context.Context, w Worktree) error {
-	if r.Own == nil || !w.Present() {
+	if r.Own == nil {
 		return nil
+	}
+	shut, err := w.reopen()
+	r.meddling = append(r.meddling, shut...)
+	if err != nil || !w.Present() {
+		return err
 	}
 	if err := r.keepObjects(w); err != nil {
 		return err
@@ -187,6 +193,57 @@ func (r *Repo) Restore(ctx context.Context, w Worktree) error {
 	link, err := r.restoreLink(w)
 	r.meddling = slices.Concat(r.meddling, changed, link)
 	return err
+}
+
+// reopen gives their owner back the rights to what lies beside a worktree, and to its folder,
+// that a worker may have taken: whatever its modes, it can be looked at and put back.
+func (w Worktree) reopen() (shut []Difference, err error) {
+	beside, err := os.OpenRoot(filepath.Dir(w.Path)) // follows no link out of it
+	if err != nil {
+		return nil, ignoreMissing(err)
+	}
+	defer beside.Close()
+	for _, top := range []struct{ path, name, within string }{
+		{w.Path, "the worktree itself", ""}, {w.gitDir(), "the repository itself", "."}, {w.objects(), "the recorded objects", "the recorded objects"},
+	} {
+		err := filepath.WalkDir(top.path, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return ignoreMissing(err)
+			}
+			info, err := d.Info()
+			if err != nil {
+				return ignoreMissing(err)
+			}
+			needed := fs.FileMode(0o600)
+			switch {
+			case d.IsDir():
+				needed = 0o700
+			case !d.Type().IsRegular():
+				return nil
+			case strings.Contains(path[len(w.Path):], "objects/"): // which git itself lets nobody write
+				needed = 0o400
+			}
+			if mode := info.Mode(); mode&needed != needed {
+				name := top.name
+				if path != top.path {
+					name = named(filepath.ToSlash(filepath.Join(top.within, path[len(top.path)+1:])))
+				}
+				shut = append(shut, Difference{Name: name + ", whose mode was " + mode.String()})
+				within, err := filepath.Rel(beside.Name(), path)
+				if err := errors.Join(err, beside.Chmod(within, mode&^fs.ModeType|needed)); err != nil {
+					return err
+				}
+			}
+			if top.within == "" {
+				return fs.SkipAll
+			}
+			return nil
+		})
+		if err != nil {
+			return shut, err
+		}
+	}
+	return shut, nil
 }
 
 func (r *Repo) restoreOwn(ctx context.Context, w Worktree) (changed []Difference, err error) {

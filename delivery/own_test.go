@@ -50,6 +50,14 @@ func others(before, after map[string]string) (names []string) {
 	return names
 }
 
+// shut takes all rights to files and folders, in this order.
+func shut(b *bed, paths ...string) {
+	b.t.Helper()
+	for _, path := range paths {
+		must(b, os.Chmod(path, 0))
+	}
+}
+
 // runs is what a run does with a repository from its second command on: the place is as it
 // was recorded.
 func (b *bed) runs(place Place, w Worktree, before map[string]string) (notices []tipstaff.Notice, d Diff) {
@@ -178,6 +186,17 @@ func TestNothingThatTheRunsRepositoryNamesIsRun(t *testing.T) {
 		{"no repository any more", func(b *bed, w Worktree) {
 			must(b, errors.Join(os.RemoveAll(w.gitDir()), os.RemoveAll(w.objects())))
 		}, nil, "", "the repository itself"},
+		{"modes", func(b *bed, w Worktree) {
+			writeFile(b.t, w.gitDir()+"/info/exclude", "*.tmp\n")
+			writeFile(b.t, w.Path+"/left.tmp", "ignored there\n")
+			writeFile(b.t, w.gitDir()+"/hooks/pre-commit", "#!/bin/sh\n")
+			must(b, os.Chmod(w.gitDir()+"/packed-refs", 0o400))
+			shut(b, w.Path, w.gitDir()+"/info/exclude", w.gitDir()+"/info", w.gitDir()+"/HEAD", w.gitDir()+"/config", w.gitDir()+"/index", w.gitDir()+"/hooks",
+				w.gitDir()+"/objects/info", w.gitDir()+"/objects", w.gitDir()+"/refs/heads", w.gitDir(), w.objects())
+		}, nil, "", "the worktree itself, whose mode was d--------- the repository itself, whose mode was d--------- HEAD, whose mode was ---------- config, whose mode was ---------- " +
+			"hooks, whose mode was d--------- index, whose mode was ---------- info, whose mode was d--------- info/exclude, whose mode was ---------- " +
+			"objects, whose mode was d--------- objects/info, whose mode was d--------- packed-refs, whose mode was -r-------- refs/heads, whose mode was d--------- " +
+			"the recorded objects, whose mode was d--------- hooks/pre-commit"},
 		{"pipes that git reads in the worktree", func(b *bed, w Worktree) {
 			mkfifo(b, w.Path+"/.gitignore")
 			mkfifo(b, w.Path+"/src/.gitattributes")

@@ -86,12 +86,10 @@ func (r *Repo) beside(commit string) (string, error) {
 func oldIn(beside string) string { return filepath.Join(beside, "old") }
 
 // forgetPlacing removes what an attempt has left beside that was broken off when all was done.
-func (r *Repo) forgetPlacing(commit string) error {
-	beside, err := r.beside(commit)
-	if err == nil {
-		err = removeAll(beside)
+func (r *Repo) forgetPlacing(commit string) {
+	if beside, err := r.beside(commit); err == nil {
+		_ = removeAll(beside) // it harms nobody
 	}
-	return err
 }
 
 func (s *scratch) writeBeside(ctx context.Context, p *placing, changes []change) error {

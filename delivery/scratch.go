@@ -36,7 +36,7 @@ func (r *Repo) scratch(worktree, index string) (*scratch, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.Mkdir(filepath.Join(s.dir, "refs"), 0o700), s.setHead(strings.Repeat("0", r.hexLen()))); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(s.dir, "refs"), 0o700), s.setHead("ref: refs/heads/none")); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -153,9 +153,10 @@ func (s *scratch) take(from, to string) error {
 	return os.WriteFile(filepath.Join(s.dir, to), data, 0o600)
 }
 
-// setHead says which commit is checked out, for commands that compare with it.
-func (s *scratch) setHead(commit string) error {
-	return os.WriteFile(filepath.Join(s.dir, "HEAD"), []byte(commit+"\n"), 0o600)
+// setHead says which commit is checked out, or which branch that may have none yet, for commands
+// that compare with it.
+func (s *scratch) setHead(at string) error {
+	return os.WriteFile(filepath.Join(s.dir, "HEAD"), []byte(at+"\n"), 0o600)
 }
 
 func (s *scratch) close() { _ = os.RemoveAll(s.dir) } // what is left lies where the system cleans up

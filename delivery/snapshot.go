@@ -24,6 +24,10 @@ func (r *Repo) writeTree(ctx context.Context, w Worktree) (string, error) {
 		return "", err
 	}
 	tree, err := r.writeFiles(ctx, w)
+	var exit *ExitError
+	if errors.As(err, &exit) && r.git.forget(w) { // it may name what is not there any more
+		return r.writeFiles(ctx, w)
+	}
 	var pipe *PipeError
 	if !errors.As(err, &pipe) {
 		return tree, err
@@ -42,13 +46,11 @@ func (r *Repo) writeTree(ctx context.Context, w Worktree) (string, error) {
 	return r.writeFiles(ctx, w)
 }
 
-// keepObjects makes sure that there is a place for what is recorded. Without it our index
-// names what is not there any more.
+// keepObjects makes sure that there is a place for what is recorded.
 func (r *Repo) keepObjects(w Worktree) error {
 	if info, err := os.Lstat(w.objects()); r.Own == nil || err == nil && info.IsDir() {
 		return nil
 	}
-	r.git.indexes.Delete(w.index())
 	return errors.Join(os.RemoveAll(w.objects()), os.Mkdir(w.objects(), 0o700))
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/redact"
 )
 
@@ -80,7 +81,7 @@ func TestActionsInEachState(t *testing.T) {
 	trees := map[string]struct {
 		change func(p *play, dir string)
 		gone   bool // nothing can be corrected there
-		lost   bool // nor handed over
+		lost   bool // nor handed over, until it is recorded again
 	}{
 		"there":  {func(*play, string) {}, false, false},
 		"edited": {func(p *play, dir string) { p.puts(dir, "README", "edited since\n"); p.puts(dir, "later", "") }, false, false},
@@ -96,16 +97,21 @@ func TestActionsInEachState(t *testing.T) {
 		change  func(p *play)
 		blocked string // approve and apply, as the gate says
 	}{
-		"clean":              {nil, func(*play) {}, ""},
-		"dirty elsewhere":    {nil, func(p *play) { p.write("src/a.txt", "mine\n") }, ""},
-		"dirty":              {nil, func(p *play) { p.write("README", "mine\n") }, dirty},
-		"a new file there":   {nil, func(p *play) { p.write("src/new.txt", "mine\n") }, dirty},
-		"a merge elsewhere":  {nil, stopped("src/a.txt", "merge", "-q"), ""},
-		"a merge":            {nil, stopped("README", "merge", "-q"), dirty},
-		"a rebase elsewhere": {nil, stopped("src/a.txt", "rebase", "-q"), ""},
-		"a rebase":           {nil, stopped("README", "rebase", "-q"), dirty},
-		"detached":           {nil, func(p *play) { p.user("checkout", "-q", "--detach") }, ""},
-		"moved on":           {nil, func(p *play) { p.write("README", "all\nelse\n"); p.user("commit", "-qam", "mine") }, "apply:" + tipstaff.BlockConflict},
+		"clean":                     {nil, func(*play) {}, ""},
+		"dirty elsewhere":           {nil, func(p *play) { p.write("src/a.txt", "mine\n") }, ""},
+		"dirty":                     {nil, func(p *play) { p.write("README", "mine\n") }, dirty},
+		"a new file there":          {nil, func(p *play) { p.write("src/new.txt", "mine\n") }, dirty},
+		"a merge elsewhere":         {nil, stopped("src/a.txt", "merge", "-q"), ""},
+		"a merge":                   {nil, stopped("README", "merge", "-q"), dirty},
+		"a rebase elsewhere":        {nil, stopped("src/a.txt", "rebase", "-q"), ""},
+		"a rebase":                  {nil, stopped("README", "rebase", "-q"), dirty},
+		"a branch without a commit": {nil, func(p *play) { p.user("checkout", "-q", "--orphan", "fresh") }, dirty},
+		"a branch without a commit or files": {nil, func(p *play) {
+			p.user("checkout", "-q", "--orphan", "fresh")
+			p.user("rm", "-qrf", ".")
+		}, "apply:" + tipstaff.BlockConflict},
+		"detached": {nil, func(p *play) { p.user("checkout", "-q", "--detach") }, ""},
+		"moved on": {nil, func(p *play) { p.write("README", "all\nelse\n"); p.user("commit", "-qam", "mine") }, "apply:" + tipstaff.BlockConflict},
 		"a credential": {func(p *play) {
 			p.known = redact.New(map[string]string{"API_KEY": apiKey})
 			work := p.work
@@ -148,9 +154,6 @@ func TestActionsInEachState(t *testing.T) {
 						t.Errorf("who looked has changed %v", names)
 					}
 
-					if strings.Contains(expected, tipstaff.BlockSecret) || tree.lost {
-						return // nothing of these can be decided, now or later
-					}
 					p.decide("delivery#1", action)
 					p.drive()
 					names := changedNames(before, everything(p.bed, p.dir))
@@ -199,14 +202,26 @@ func TestACheckoutThatIsElsewhere(t *testing.T) {
 				t.Errorf("it is looked at: %v", err)
 			}
 			p.decide("delivery#1", action)
-			if out := p.drive(); out.Err == nil || !strings.Contains(out.Err.Error(), p.dir) || p.outcome.Status != "" {
-				t.Errorf("%+v: %v", p.outcome, out.Err)
+			out := p.drive()
+			again := p.subject("delivery#2")
+			if got := blocked(again); out.Status != flow.ParkedRun || got != "approve:"+tipstaff.BlockUnreadable+" apply:"+tipstaff.BlockUnreadable ||
+				!strings.Contains(again.Blocked[0].Reason, p.dir) || !strings.Contains(again.Notices[0].Message, p.dir) {
+				t.Errorf("%+v: %s, %+v", out, got, again.Notices)
 			}
 			if names := changedNames(before, everything(p.bed, moved)); len(names) > 0 || exists(p.dir) {
 				t.Errorf("it has changed %v; something is where it was: %v", names, exists(p.dir))
 			}
 			if !exists(s.Worktree) {
 				t.Error("the worktree is gone")
+			}
+			must(p.bed, os.Rename(moved, p.dir))
+			p.decide("delivery#2", action)
+			if action == tipstaff.DeliverApprove { // whose gate had no commit to show
+				p.drive()
+				p.decide("delivery#3", action)
+			}
+			if p.drive(); p.outcome.Status != map[string]string{tipstaff.DeliverApply: tipstaff.DeliveredApplied, tipstaff.DeliverApprove: tipstaff.DeliveredCommitted}[action] {
+				t.Errorf("back in its place: %+v", p.outcome)
 			}
 		})
 	}

@@ -165,8 +165,13 @@ const (
 	CheckoutChanged   = "checkout_changed"
 	RefsChanged       = "refs_changed"
 	RepositoryChanged = "repository_changed"
-	CannotLook        = "repository_unreadable" // nobody knows what has changed
+	CannotLook        = tipstaff.BlockUnreadable // nobody knows what has changed
 )
+
+// Unlooked tells that nobody can look at the repository or the worktree.
+func Unlooked(err error) tipstaff.Notice {
+	return tipstaff.Notice{Code: CannotLook, Message: "the repository or the worktree cannot be looked at any more: " + err.Error()}
+}
 
 // maxDiffering is how many differences a notice names.
 const maxDiffering = 50

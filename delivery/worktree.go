@@ -49,6 +49,12 @@ func (r *Repo) keepIndex(ctx context.Context, w Worktree, from string) error {
 	return os.Rename(from, w.index())
 }
 
+// forget has our index of a worktree be made anew. It reports whether it was trusted.
+func (g *Git) forget(w Worktree) bool {
+	_, known := g.indexes.LoadAndDelete(w.index())
+	return known
+}
+
 // linkIndex gives our index of the worktree another name, if it is as this process has
 // written it. Any other may be an agent's, who can have a check run on files that are not
 // those of the tree: then all files are read again.

@@ -390,11 +390,11 @@ func (e *Environment) Watch(ctx context.Context, path string) (func(note func(fl
 		w := c.files.at()
 		var notices []tipstaff.Notice
 		if err := repo.Restore(ctx, w); err != nil { // first: it makes way for whoever looks
-			notices = append(notices, cannotLook(err))
+			notices = append(notices, delivery.Unlooked(err))
 		}
 		after, err := repo.Fingerprint(ctx)
 		if err != nil {
-			return append(notices, cannotLook(err)), nil
+			return append(notices, delivery.Unlooked(err)), nil
 		}
 		notices = append(notices, delivery.Compare(before, after)...)
 		limit := cmp.Or(e.r.Git.Limit, delivery.DefaultLimit)
@@ -402,24 +402,20 @@ func (e *Environment) Watch(ctx context.Context, path string) (func(note func(fl
 		defer cancel()
 		linked, err := e.r.Git.LinkedChanged(comparing, w)
 		if notices = append(notices, linked...); err != nil {
-			notices = append(notices, cannotLook(err))
+			notices = append(notices, delivery.Unlooked(err))
 		}
 		recorded, keep, err := delivery.Recorded(ctx, repo, w, stageOf(path), e.r.Store.PutBlob, e.Redact)
 		if errors.Is(err, delivery.ErrWorktreeMissing) {
 			return append(notices, tipstaff.Notice{Code: tipstaff.BlockWorktree, Message: "the worktree is gone"}), nil
 		}
 		if err != nil {
-			return append(notices, cannotLook(err)), nil
+			return append(notices, delivery.Unlooked(err)), nil
 		}
 		notices = append(notices, repo.Meddling()...)
 		recorded.Notices = notices
 		note(flow.Event{Kind: string(tipstaff.KindDiffRecorded), Body: recorded})
 		return notices, keep
 	}, nil
-}
-
-func cannotLook(err error) tipstaff.Notice {
-	return tipstaff.Notice{Code: delivery.CannotLook, Message: "the repository or the worktree cannot be looked at any more: " + err.Error()}
 }
 
 // deliveryActs are the activities of the wrapper.

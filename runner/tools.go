@@ -353,11 +353,11 @@ func (t toolbox) shares(c workspace.Command) []tipstaff.ToolFinding {
 }
 
 // pinned are what a lock is for: servers, and workers and programs, those that are named, else
-// all, and what the lock holds of those that are not declared any more.
+// all that the lock is to hold, and what it holds of those that are not declared any more.
 func (d *catalog) pinned(named []string) (servers []string, others []workspace.Command, err error) {
 	if len(named) == 0 {
 		servers = slices.Sorted(maps.Keys(d.manifest.Servers))
-		return slices.DeleteFunc(servers, func(name string) bool { return name == builtin.Name }), append(d.others(), d.lock.Stale(d.manifest)...), nil
+		return slices.DeleteFunc(servers, func(name string) bool { return name == builtin.Name }), append(slices.DeleteFunc(d.others(), func(c workspace.Command) bool { return !d.lock.Holds(c) }), d.lock.Stale(d.manifest)...), nil
 	}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(named))) {
 		i := slices.IndexFunc(d.others(), func(c workspace.Command) bool { return c.Label() == name })

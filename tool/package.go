@@ -97,11 +97,15 @@ func (l *Lock) Accepts(c *Code, of workspace.Command) *flow.Error {
 	return nil
 }
 
+// Holds reports whether the lock is to hold the code of a command: of programs on PATH only where
+// somebody has asked for it, by name.
+func (l *Lock) Holds(of workspace.Command) bool { return !of.OnPath() || l.Code(of).Beside }
+
 // Unheld are the files that a command may load and of which the lock has no digest, because it is
 // older than these digests or nobody has accepted the code yet.
 func (l *Lock) Unheld(c *Code, of workspace.Command) ([]string, error) {
 	held := l.Code(of)
-	if held.Beside || of.Kind == workspace.KindServer && l.Servers[of.Name].Tools == nil { // which is told of its tools
+	if held.Beside || !l.Holds(of) || of.Kind == workspace.KindServer && l.Servers[of.Name].Tools == nil { // which is told of its tools
 		return nil, nil
 	}
 	now, err := c.digests(of, true)

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
@@ -63,6 +64,10 @@ func (s Server) Starts(name string) Command {
 func (s Server) Program(name string) Command {
 	return Command{Kind: KindProgram, Name: name, Argv: []string{name}, Ignore: s.Ignore}
 }
+
+// OnPath reports whether it is a program of the system, such as make: what that runs is the
+// project itself, which its people change all day.
+func (c Command) OnPath() bool { return c.Kind == KindProgram && !strings.Contains(c.Name, "/") }
 
 // Starts is the command of a worker. That of its type, on PATH, is no code of the workspace.
 func (w Worker) Starts(name string) Command {

@@ -33,8 +33,8 @@ var deliveryBugs = []bug{
 		id: "fix-of-nothing", page: "delivery.md", says: lookedAgain,
 		slip:   "does not look whether the worktree is there",
 		file:   "delivery/look.go",
-		old:    "WorktreeMissing: !now.Worktree, Secret",
-		new:    "WorktreeMissing: false, Secret",
+		old:    "f.WorktreeMissing, f.Secret = !now.Worktree, s.Secret",
+		new:    "f.WorktreeMissing, f.Secret = false, s.Secret",
 		suites: []suite{tests("delivery", "TestWhatStandsInTheWayNow")},
 	},
 	{
