@@ -79,8 +79,12 @@ func (s *scratch) fit(ctx context.Context, base, commit string) (fit Fit, names 
 		return "", nil, nil, err
 	}
 	// Where the checkout has none of the files otherwise, lines have to fit, in all that moved on.
+	mergeable := map[string]bool{}
+	for _, name := range moved {
+		mergeable[name] = true
+	}
 	all := func(so map[string]bool) bool {
-		return !slices.ContainsFunc(changes, func(c change) bool { return !so[c.path] && !slices.Contains(moved, c.path) })
+		return !slices.ContainsFunc(changes, func(c change) bool { return !so[c.path] && !mergeable[c.path] })
 	}
 	if all(after) {
 		if there, err := s.merge(ctx, base, commit, moved, "--reverse"); err != nil || there {
