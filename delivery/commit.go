@@ -170,7 +170,7 @@ func (s *scratch) packInto(ctx context.Context, to *scratch, names []string) (er
 		return err
 	}
 	name := "pack-" + strings.TrimSpace(string(out))
-	pack, index := filepath.Join(begun, "pack", name+".pack"), filepath.Join(begun, "index")
+	pack, index := filepath.Join(begun, "pack", name+".pack"), filepath.Join(begun, name+".idx")
 	if _, err := to.run(ctx, "", nil, "index-pack", "-o", index, pack); err != nil {
 		return err
 	}
