@@ -611,7 +611,10 @@ func (r *Repo) asks(ctx context.Context, base, commit string) ([]string, error) 
 	}
 	defer s.close()
 	names, err := s.names(ctx, base, commit)
-	return r.protected(names, tipstaff.ApplyAsks), err
+	if err != nil {
+		return nil, err
+	}
+	return s.protected(ctx, commit, names, tipstaff.ApplyAsks)
 }
 
 // notSent is the error of an attempt that has changed nothing.

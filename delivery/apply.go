@@ -95,8 +95,8 @@ func (s *scratch) fit(ctx context.Context, base, commit string) (fit Fit, names 
 	for _, c := range changes {
 		touched[c.path] = true
 	}
-	if names = s.repo.protected(slices.Sorted(maps.Keys(touched)), tipstaff.ApplyNever); len(names) > 0 {
-		return Refused, names, nil, nil
+	if names, err = s.protected(ctx, commit, slices.Sorted(maps.Keys(touched)), tipstaff.ApplyNever); err != nil || len(names) > 0 {
+		return Refused, names, nil, err
 	}
 	status, err := s.repo.status(ctx)
 	if err != nil {
@@ -271,22 +271,35 @@ func (s *scratch) takeMerged(ctx context.Context, changes []change) error {
 	return err
 }
 
-// protected are those of some files with whose changes `apply` does this.
-func (r *Repo) protected(files []string, apply string) (names []string) {
+// protected are those of the files that a commit changes with whose changes `apply` does this.
+func (s *scratch) protected(ctx context.Context, commit string, files []string, apply string) (names []string, err error) {
+	if s.repo.Protection == nil {
+		return nil, nil
+	}
+	there, err := s.run(ctx, "", nil, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
+	if err != nil {
+		return nil, err
+	}
+	protects := s.repo.protecting(split(there))
 	for _, name := range files {
-		if p, ok := r.protects(name); ok && p.Apply == apply {
+		if p, ok := protects(name); ok && p.Apply == apply {
 			names = append(names, named(name))
 		}
 	}
-	return names
+	return names, nil
 }
 
-// protects says why runs may not change a file of the checkout.
-func (r *Repo) protects(name string) (Protected, bool) {
+// protecting says why runs may not change a file of the checkout so that these are there.
+func (r *Repo) protecting(there []string) func(name string) (Protected, bool) {
 	if r.Protection == nil {
-		return Protected{}, false
+		return func(string) (Protected, bool) { return Protected{}, false }
 	}
-	return r.Protection(r.inCheckout(name))
+	paths := make([]string, len(there))
+	for i, name := range there {
+		paths[i] = r.inCheckout(name)
+	}
+	protects := r.Protection(paths)
+	return func(name string) (Protected, bool) { return protects(r.inCheckout(name)) }
 }
 
 // names are the files that differ between two commits.

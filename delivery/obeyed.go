@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,9 +21,10 @@ const (
 	modeExecutable = "100755"
 )
 
-// Protection says of an absolute path that runs may not change what is there; false: it is a
-// file like others.
-type Protection func(path string) (Protected, bool)
+// Protection says, for a change after which these files are there, of an absolute path that runs
+// may not change what is there; false: it is a file like others. Several files together may be
+// what none of them is.
+type Protection func(there []string) func(path string) (Protected, bool)
 
 // Protected is a file that runs may not change.
 type Protected struct {
@@ -34,21 +36,23 @@ type Protected struct {
 // looking finds what a gate has to name first.
 type looking struct {
 	Diff
-	repo    *Repo
-	w       Worktree
-	entries map[string]string // of the tree
-	found   []tipstaff.ObeyedFile
+	repo     *Repo
+	w        Worktree
+	protects func(name string) (Protected, bool)
+	entries  map[string]string // of the tree
+	found    []tipstaff.ObeyedFile
 }
 
 // obeyed are the changed files that programs obey, that lead elsewhere or can be started,
 // and what lies in the worktree and is not delivered as it lies there.
 func (r *Repo) obeyed(ctx context.Context, w Worktree, d Diff) (_ []tipstaff.ObeyedFile, err error) {
 	l := &looking{Diff: d, repo: r, w: w}
-	for _, c := range d.changes {
-		l.file(c)
-	}
 	if l.entries, err = r.entries(ctx, d.Tree); err != nil {
 		return nil, err
+	}
+	l.protects = r.protecting(slices.Collect(maps.Keys(l.entries)))
+	for _, c := range d.changes {
+		l.file(c)
 	}
 	for _, look := range []func(context.Context) error{l.links, l.added, l.submodules, l.filtered} {
 		if err := look(ctx); err != nil {
@@ -82,7 +86,7 @@ func (l *looking) file(c change) {
 		if c.old != "" && name == c.old {
 			status = "moved away"
 		}
-		if p, ok := l.repo.protects(name); ok {
+		if p, ok := l.protects(name); ok {
 			l.add(name, p.Kind, p.Apply, "%s: %s", status, p.Reason)
 		}
 	}
@@ -121,7 +125,7 @@ func (l *looking) links(ctx context.Context) error {
 		case turnsBack(target):
 			l.add(c.path, tipstaff.ObeyedLeaves, "", "%s: a link to %s, which leads out of the tree if a name before its .. is a link", c.Status, strconv.Quote(target))
 		default:
-			if p, ok := l.repo.protects(to); ok {
+			if p, ok := l.protects(to); ok {
 				l.add(c.path, tipstaff.ObeyedLeaves, "", "%s: a link to %s: %s", c.Status, strconv.Quote(target), p.Reason)
 			}
 		}
