@@ -140,10 +140,8 @@ func AsksAgain(g Gate, action string) (names []string) {
 		return nil
 	}
 	s, _ := DeliverySubjectOf(g)
-	for _, f := range s.Obeyed {
-		if f.Apply == ApplyAsks {
-			names = append(names, obeyedName(f.Path))
-		}
+	for _, path := range AskedAbout(s.Obeyed) {
+		names = append(names, obeyedName(path))
 	}
 	if g.Now != nil {
 		for _, path := range g.Now.Asks {
@@ -153,6 +151,16 @@ func AsksAgain(g Gate, action string) (names []string) {
 		}
 	}
 	return names
+}
+
+// AskedAbout are the paths of those files about which `apply` asks once more.
+func AskedAbout(files []ObeyedFile) (paths []string) {
+	for _, f := range files {
+		if f.Apply == ApplyAsks {
+			paths = append(paths, f.Path)
+		}
+	}
+	return paths
 }
 
 // obeyedAnswer is the answer that changes what runs and programs obey, too.

@@ -47,22 +47,54 @@ type looking struct {
 // and what lies in the worktree and is not delivered as it lies there.
 func (r *Repo) obeyed(ctx context.Context, w Worktree, d Diff) (_ []tipstaff.ObeyedFile, err error) {
 	l := &looking{Diff: d, repo: r, w: w}
-	if l.entries, err = r.entries(ctx, d.Tree); err != nil {
+	if err := l.changed(ctx); err != nil {
 		return nil, err
 	}
-	l.protects = r.protecting(slices.Collect(maps.Keys(l.entries)))
-	for _, c := range d.changes {
-		l.file(c)
-	}
-	for _, look := range []func(context.Context) error{l.links, l.added, l.submodules, l.filtered} {
+	for _, look := range []func(context.Context) error{l.added, l.submodules, l.filtered} {
 		if err := look(ctx); err != nil {
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(l.found, func(a, b tipstaff.ObeyedFile) int {
+	return ranked(l.found), nil
+}
+
+// obeyedNow is what obeyed finds by the names, modes and links of a recorded change alone: what
+// the manifest says of them may be something else by now.
+func (r *Repo) obeyedNow(ctx context.Context, base, tree string) ([]tipstaff.ObeyedFile, error) {
+	d, err := r.Diff(ctx, base, tree)
+	l := &looking{Diff: d, repo: r}
+	if err == nil {
+		err = l.changed(ctx)
+	}
+	return l.found, err
+}
+
+// sinceThen are the files that a gate names first, with what was found of them now.
+func sinceThen(before, now []tipstaff.ObeyedFile) []tipstaff.ObeyedFile {
+	kept := slices.DeleteFunc(slices.Clone(before), func(f tipstaff.ObeyedFile) bool {
+		return f.Kind != tipstaff.ObeyedLeftOut && f.Kind != tipstaff.ObeyedRaw // of which obeyedNow finds none
+	})
+	return ranked(append(kept, now...))
+}
+
+// changed looks at the changed files as they are recorded.
+func (l *looking) changed(ctx context.Context) (err error) {
+	if l.entries, err = l.repo.entries(ctx, l.Tree); err != nil {
+		return err
+	}
+	l.protects = l.repo.protecting(slices.Collect(maps.Keys(l.entries)))
+	for _, c := range l.changes {
+		l.file(c)
+	}
+	return l.links(ctx)
+}
+
+// ranked are the files in the order in which a gate names them.
+func ranked(files []tipstaff.ObeyedFile) []tipstaff.ObeyedFile {
+	slices.SortStableFunc(files, func(a, b tipstaff.ObeyedFile) int {
 		return cmp.Or(rank(a)-rank(b), strings.Compare(a.Path, b.Path))
 	})
-	return l.found, nil
+	return files
 }
 
 var kinds = []string{tipstaff.ObeyedDecides, tipstaff.ObeyedLeaves, tipstaff.ObeyedElsewhere, tipstaff.ObeyedStarted, tipstaff.ObeyedRepository, tipstaff.ObeyedLeftOut, tipstaff.ObeyedRaw}

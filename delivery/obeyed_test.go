@@ -215,6 +215,72 @@ func TestApplyAsksAboutWhatDecides(t *testing.T) {
 	}
 }
 
+// An acceptance is of the files that the gate has named. What has come to be protected since then
+// opens it again, and stands in its first lines, with the reason; what is protected no longer is
+// named no more. What git has said of the worktree stays.
+func TestAnAcceptanceIsOfWhatTheGateHasNamed(t *testing.T) {
+	p := changing(t, func(p *play, dir string) {
+		p.puts(dir, "tipstaff.yaml", "x\n")
+		p.puts(dir, ".vscode/tasks.json", "{}\n")
+		p.puts(dir, "bin/tool.sh", "x\n")
+		must(p.bed, os.Symlink("bin/tool.sh", dir+"/tool"))
+		p.puts(dir, ".gitignore", "*.out\n")
+		p.puts(dir, "a.out", "x\n")
+		p.userIn(dir, "add", "-f", "a.out")
+	})
+	p.drive()
+	if got := strings.Join(firsts(p.subject("delivery#1")), ", "); got != "decides tipstaff.yaml, configuration .vscode/tasks.json, not_delivered a.out" {
+		t.Errorf("named first are %s", got)
+	}
+	before := everything(p.bed, p.dir)
+	accept := func(gate string) {
+		must(p.bed, p.log.Decide(runID, p.gate(gate).ID.String(), flow.Decision{Action: tipstaff.DeliverApply, Answer: tipstaff.AcceptObeyed(), By: "ada", Via: "command"}))
+		p.drive()
+	}
+	p.protect = func(path string) (Protected, bool) {
+		switch {
+		case path == "bin/tool.sh":
+			return Protected{"a program that is started", tipstaff.ObeyedDecides, tipstaff.ApplyAsks}, true
+		case strings.HasPrefix(path, ".vscode/"):
+			return Protected{}, false
+		}
+		return deciding(path)
+	}
+	accept("delivery#1")
+	if names := changedNames(before, everything(p.bed, p.dir)); p.outcome.Status != "" || len(names) > 0 {
+		t.Fatalf("%+v has changed %v", p.outcome, names)
+	}
+	s := p.subject("delivery#2")
+	if got := strings.Join(firsts(s), ", "); got != "decides bin/tool.sh, decides tipstaff.yaml, link tool, not_delivered a.out" {
+		t.Errorf("named first are %s", got)
+	}
+	if lines := tipstaff.Subject(p.gate("delivery#2")).Lines; lines[0] != "decides  bin/tool.sh  added: a program that is started  (apply asks once more)" {
+		t.Errorf("the first line is %q", lines[0])
+	}
+	if len(s.Notices) == 0 || !strings.Contains(s.Notices[0].Message, tipstaff.BlockObeyed+" (bin/tool.sh)") {
+		t.Errorf("it does not say why it opens again: %+v", s.Notices)
+	}
+	accept("delivery#2")
+	if p.outcome.Status != tipstaff.DeliveredApplied {
+		t.Errorf("%+v", p.outcome)
+	}
+}
+
+// What was recorded of a decision before acceptances were of named files goes on as it was meant.
+func TestEarlierAcceptances(t *testing.T) {
+	var d run
+	d.diff.Obeyed = []tipstaff.ObeyedFile{{Path: "CLAUDE.md", Apply: tipstaff.ApplyAsks}, {Path: "x"}}
+	if got := string(flow.JSON(d.applied(committed{Commit: "c"}, true))); !strings.HasSuffix(got, `"commit":"c","asks":true,"accepted":true}`) {
+		t.Error(got)
+	}
+	if got := string(flow.JSON(d.applied(committed{Commit: "c", Names: true}, true))); !strings.HasSuffix(got, `"commit":"c","asks":true,"named":["CLAUDE.md"]}`) {
+		t.Error(got)
+	}
+	if got := string(flow.JSON(d.applied(committed{Commit: "c", Names: true}, false))); !strings.HasSuffix(got, `"commit":"c","asks":true}`) {
+		t.Error(got)
+	}
+}
+
 func TestFoldersSayWhereFilesAre(t *testing.T) {
 	var files []tipstaff.FileChange
 	for i := range 300 {

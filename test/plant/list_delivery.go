@@ -8,6 +8,7 @@ const (
 	oneAtATime  = "One `apply` at a time writes"
 	noHalves    = "Nothing is applied by halves"
 	diskFull    = "for which a disk is full asks a person"
+	accepts     = "which holds for those that the record of the gate names"
 	noWorktree  = "What was decided needs no worktree any more"
 )
 
@@ -100,6 +101,22 @@ var deliveryBugs = []bug{
 		old:    "	unlock, err := e.Lock(filepath.Join(e.Worktrees, \"apply.lock\"))",
 		new:    "	unlock, err := func() error { return nil }, error(nil)",
 		suites: []suite{tests("delivery", "TestTwoThatApplyAtOnce")},
+	},
+	{
+		id: "accepted-unnamed", page: "delivery.md", says: accepts,
+		slip:   "takes an acceptance of some files for one of all",
+		file:   "delivery/activity.go",
+		old:    "func(name string) bool { return named[name] })",
+		new:    "func(string) bool { return len(named) > 0 })",
+		suites: []suite{tests("delivery", "TestAnAcceptanceIsOfWhatTheGateHasNamed")},
+	},
+	{
+		id: "named-as-it-was", page: "delivery.md", says: "names them in its first lines and asks about them",
+		slip:   "opens the gate anew with what was obeyed when the difference was recorded",
+		file:   "delivery/deliver.go",
+		old:    "		d.diff.Obeyed = sinceThen(d.diff.Obeyed, *made.Obeyed)\n",
+		new:    "		_ = sinceThen\n",
+		suites: []suite{tests("delivery", "TestAnAcceptanceIsOfWhatTheGateHasNamed")},
 	},
 	{
 		id: "published-from-a-worktree", page: "delivery.md", says: noWorktree,
