@@ -53,6 +53,7 @@ const (
 	BlockWorktree      = "worktree_missing"
 	BlockNotConverging = "followup_not_converging"
 	BlockBound         = "bound_exceeded"
+	BlockContents      = "lfs_content_missing"
 	BlockProtected     = "protected_path"
 	BlockObeyed        = "obeyed_files_changed"
 	BlockSecret        = "secret_in_diff"

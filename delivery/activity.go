@@ -612,6 +612,8 @@ func (e Env) applyAt(ctx context.Context, r *Repo, in applyInput) (got delivered
 	case fit == Present:
 		r.forgetPlacing(in.Commit)
 		return delivered{Already: true}, false, nil
+	case fit == Unfetched: // and the checkout has none of the changes
+		return delivered{Blocked: tipstaff.BlockContents, none: true}, false, nil
 	case fit == Refused:
 		return delivered{Blocked: tipstaff.BlockProtected}, false, nil
 	case fit == Dirty:

@@ -456,7 +456,8 @@ func Blocked(f Facts) []tipstaff.BlockedAction {
 		obstacle{f.Fit == Unclear, tipstaff.BlockUnreadable, "nobody can look at the checkout: " + some(f.Dirty)},
 		obstacle{f.Fit == Refused, tipstaff.BlockProtected, "no run ever changes " + some(f.Dirty) + ": approve makes a branch of the changes"},
 		obstacle{f.Fit == Dirty, tipstaff.BlockDirty, "files that would be changed have local changes in the checkout: " + some(f.Dirty)},
-		obstacle{f.Fit == Conflict, tipstaff.BlockConflict, "the changes do not fit the checkout as it is"})...)
+		obstacle{f.Fit == Conflict, tipstaff.BlockConflict, "the changes do not fit the checkout as it is"},
+		obstacle{f.Fit == Unfetched, tipstaff.BlockContents, "neither the repository nor the run has what git LFS keeps of " + some(f.Dirty) + ": `git lfs fetch` in the checkout may bring it; approve makes a branch of the changes"})...)
 	settled := tipstaff.BlockedAction{}
 	if f.NoFollowup != nil {
 		settled = *f.NoFollowup

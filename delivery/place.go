@@ -107,6 +107,11 @@ func (s *scratch) writeBeside(ctx context.Context, p *placing, changes []change)
 	for _, id := range ids {
 		need += sizes[id]
 	}
+	for _, c := range changes {
+		if c.large != nil {
+			need += c.large.size
+		}
+	}
 	if at, free := fullest(s.files); at != "" && need > free {
 		return &FullError{Path: at, Need: need, Free: free}
 	}
@@ -123,7 +128,10 @@ func (s *scratch) writeBeside(ctx context.Context, p *placing, changes []change)
 	if errors.As(err, &none) {
 		none.Need = need
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return s.writeLarge(ctx, p.fresh, changes)
 }
 
 // renameFile has a file take a place; tests let it fail.

@@ -27,6 +27,7 @@ type scratch struct {
 	shared  []string // where others are
 
 	stood map[string]filestamp.Stamp // files of the checkout, before they were looked at
+	large map[string]string          // those with a content that git LFS keeps, by its digest
 }
 
 // scratch makes one. With a work tree its commands read and write files there, with an

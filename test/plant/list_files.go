@@ -8,6 +8,7 @@ const (
 	linkedCompare = "compared after each invocation of a worker and before each check"
 	beforeAnybody = "before anybody works there"
 	newContents   = "puts new contents beside those of the repository"
+	writesThem    = "`apply` too, and writes them into the checkout"
 	ownPorts      = "No two worktrees have the same one"
 )
 
@@ -156,5 +157,37 @@ var filesBugs = []bug{
 		old:    "kept, err := r.contentHolds(ctx, d.changes, holds)",
 		new:    "kept, err := r.contentHolds(ctx, nil, holds)",
 		suites: []suite{tests("delivery", "TestACredentialInAContent")},
+	},
+	{
+		id: "pointers-applied", page: "delivery.md", says: writesThem,
+		slip:   "leaves in the checkout what git writes without a filter",
+		file:   "delivery/place.go",
+		old:    "	return s.writeLarge(ctx, p.fresh, changes)\n",
+		new:    "	_ = s.writeLarge\n	return nil\n",
+		suites: []suite{tests("delivery", "TestContentsOfLFSAreApplied")},
+	},
+	{
+		id: "contents-not-brought", page: "delivery.md", says: writesThem,
+		slip:   "writes contents, and leaves what git LFS keeps of them beside the worktree",
+		file:   "delivery/apply.go",
+		old:    "		if err := s.bringLarge(ctx, changes); err != nil {\n			return err\n		}\n",
+		new:    "",
+		suites: []suite{tests("delivery", "TestContentsOfLFSAreApplied")},
+	},
+	{
+		id: "contents-are-no-pointers", page: "delivery.md", says: writesThem,
+		slip:   "compares a content of the checkout with the pointer to it",
+		file:   "delivery/apply.go",
+		old:    "held := err == nil && large != nil &&",
+		new:    "held := err != nil && large != nil &&",
+		suites: []suite{tests("delivery", "TestContentsOfLFSAreApplied")},
+	},
+	{
+		id: "contents-of-nobody", page: "delivery.md", says: "blocks `apply` (`lfs_content_missing`)",
+		slip:   "believes that somebody has every content",
+		file:   "delivery/apply.go",
+		old:    "	if names = s.unfetched(changes); len(names) > 0 {",
+		new:    "	if names = s.unfetched(changes); len(names) > len(changes) {",
+		suites: []suite{tests("delivery", "TestApplyWithoutAContentOfLFS")},
 	},
 }
