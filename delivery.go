@@ -63,6 +63,10 @@ const (
 	BlockUnreadable    = "repository_unreadable"
 )
 
+// LinkedChanged is the notice, and the failure of a check, that what a worktree has a link to has
+// changed.
+const LinkedChanged = "linked_changed"
+
 // BlockedAction is an action of a gate that cannot be taken now, and why.
 type BlockedAction struct {
 	Action string `json:"action"`

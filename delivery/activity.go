@@ -304,7 +304,7 @@ func (e Env) check(ctx context.Context, a flow.Attempt, in checkInput) (got chec
 		return got, nil, err
 	}
 	if len(linked) > 0 {
-		got.Receipt.Code, got.Receipt.Message = CodeLinkedChanged, "it was not run: what a link of the worktree leads to has changed"
+		got.Receipt.Code, got.Receipt.Message = tipstaff.LinkedChanged, "it was not run: what a link of the worktree leads to has changed"
 	} else if keep, err = e.runCheck(ctx, a, r, in, &got); err != nil {
 		return got, nil, err
 	}

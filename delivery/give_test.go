@@ -227,17 +227,26 @@ func TestChangedLinksAreTold(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := newCleanPlay(t, document.Preparation{Link: []string{"ignored"}}, shellCheck("test", "test -e ignored/x"))
 			p.write("ignored/x", "x")
-			p.work = func(dir string) { edit(p.bed, dir); c.change(p, dir) }
+			p.work = func(dir string) {
+				edit(p.bed, dir)
+				p.puts(dir, "tool", "")
+				must(p.bed, os.Chmod(dir+"/tool", 0o755)) // which is named first, too
+				c.change(p, dir)
+			}
 			p.spec.Release = nil
 			p.drive()
 			s := p.subject("delivery#1")
 			if got := outcomes(s); got != c.want {
 				t.Errorf("%s %+v", got, s.Checks)
 			}
-			if told := len(s.Notices) > 0 && s.Notices[0].Code == CodeLinkedChanged; told != (c.want == "test failed") {
+			if told := len(s.Notices) > 0 && s.Notices[0].Code == tipstaff.LinkedChanged; told != (c.want == "test failed") {
 				t.Errorf("%+v", s.Notices)
 			}
-			if c.want == "test failed" && (s.Checks[0].Code != CodeLinkedChanged || slices.Contains(p.ran, "sh")) {
+			lines := tipstaff.Subject(p.gate("delivery#1")).Lines
+			if first := strings.HasPrefix(lines[0], "notice linked_changed: ignored, "); first != (c.want == "test failed") || strings.Count(strings.Join(lines, "\n"), "notice linked_changed: ") > 1 {
+				t.Errorf("the gate begins with %q of %q", lines[0], lines)
+			}
+			if c.want == "test failed" && (s.Checks[0].Code != tipstaff.LinkedChanged || slices.Contains(p.ran, "sh")) {
 				t.Errorf("%+v, ran %v", s.Checks, p.ran)
 			}
 		})

@@ -159,6 +159,14 @@ var filesBugs = []bug{
 		suites: []suite{tests("delivery", "TestACredentialInAContent")},
 	},
 	{
+		id: "links-after-the-files", page: "delivery.md", says: "the gate tells of `linked_changed` first",
+		slip:   "tells of links that have changed with all other notices, after the files",
+		file:   "subject_delivery.go",
+		old:    "		if n.Code == LinkedChanged {",
+		new:    "		if n.Code == LinkedChanged && n.Message == \"\" {",
+		suites: []suite{tests("delivery", "TestChangedLinksAreTold")},
+	},
+	{
 		id: "pointers-applied", page: "delivery.md", says: writesThem,
 		slip:   "leaves in the checkout what git writes without a filter",
 		file:   "delivery/place.go",
