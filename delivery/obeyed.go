@@ -50,7 +50,7 @@ func (r *Repo) obeyed(ctx context.Context, w Worktree, d Diff) (_ []tipstaff.Obe
 	if err := l.changed(ctx); err != nil {
 		return nil, err
 	}
-	for _, look := range []func(context.Context) error{l.added, l.submodules, l.filtered} {
+	for _, look := range []func(context.Context) error{l.added, l.committed, l.submodules, l.filtered} {
 		if err := look(ctx); err != nil {
 			return nil, err
 		}
@@ -186,8 +186,8 @@ func turnsBack(target string) bool {
 // added finds what the agent has added to git, or committed, and an ignore file keeps out of
 // what is delivered.
 func (l *looking) added(context.Context) error {
-	for name := range l.agents {
-		if kind, delivered := l.entries[name]; delivered && kind != isFolder {
+	for _, name := range l.w.withoutPlaced(slices.Collect(maps.Keys(l.agents))) {
+		if l.delivered(name) {
 			continue
 		}
 		if _, err := os.Lstat(filepath.Join(l.w.Path, filepath.FromSlash(name))); err == nil {
@@ -196,6 +196,45 @@ func (l *looking) added(context.Context) error {
 	}
 	return nil
 }
+
+func (l *looking) delivered(name string) bool {
+	kind, there := l.entries[name]
+	return there && kind != isFolder
+}
+
+// committed finds files of the worker's commits that are not in what is delivered. A file of the
+// base that is gone is among the changes. The worker may have made anything of the repository that
+// they are in: where it cannot be read, that is what is told.
+func (l *looking) committed(ctx context.Context) error {
+	names, err := l.repo.committed(ctx, l.w)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		l.add("…", tipstaff.ObeyedLeftOut, "", "the worker's commits cannot be read, so that nobody can tell what of them is not delivered: %s", oneLine(err.Error()))
+		return nil
+	}
+	said := map[string]bool{}
+	for _, c := range l.changes {
+		said[c.path], said[c.old] = true, true
+	}
+	for _, f := range l.found {
+		said[f.Path] = true
+	}
+	names = slices.DeleteFunc(l.w.withoutPlaced(names), func(name string) bool { return l.delivered(name) || said[name] || said[named(name)] })
+	for i, name := range names {
+		if i == maxCommitted {
+			l.add("…", tipstaff.ObeyedLeftOut, "", "%s more were committed by the worker, and are not delivered", tipstaff.Plural(len(names)-i, "file"))
+			break
+		}
+		l.add(name, tipstaff.ObeyedLeftOut, "", "it was committed by the worker, and is not delivered: only what lies in the worktree is")
+	}
+	return nil
+}
+
+// maxCommitted is how many files are named that a worker has committed, and that are not
+// delivered.
+const maxCommitted = 50
 
 // submodules finds files that lie where another repository has its place.
 func (l *looking) submodules(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,13 @@ func changing(t *testing.T, work func(p *play, dir string)) *play {
 func (p *play) puts(dir, name, text string) {
 	p.t.Helper()
 	writeFile(p.t, filepath.Join(dir, name), text)
+}
+
+// commits stages something in a worktree, and commits it.
+func (p *play) commits(dir string, stage ...string) {
+	p.t.Helper()
+	p.userIn(dir, stage...)
+	p.userIn(dir, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "mine")
 }
 
 func firsts(s tipstaff.DeliverySubject) (all []string) {
@@ -124,6 +132,48 @@ func TestWhatIsToBeKnownOfAChangedFile(t *testing.T) {
 			p.userIn(dir, "add", "-f", "a.out")
 			p.userIn(dir, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "mine")
 		}, "not_delivered a.out"},
+		{"a committed file that is taken out of git again", func(p *play, dir string) {
+			p.puts(dir, ".gitignore", "*.log\n")
+			p.puts(dir, "left.log", "x\n")
+			p.commits(dir, "add", "-f", "left.log")
+			p.commits(dir, "rm", "-q", "--cached", "left.log")
+		}, "not_delivered left.log"},
+		{"a commit of another branch", func(p *play, dir string) {
+			p.userIn(dir, "checkout", "-q", "-b", "feature")
+			p.puts(dir, "feat.txt", "x\n")
+			p.commits(dir, "add", "feat.txt")
+			p.userIn(dir, "checkout", "-q", "-")
+		}, "not_delivered feat.txt"},
+		{"a commit without a branch", func(p *play, dir string) {
+			p.userIn(dir, "checkout", "-q", "--detach")
+			p.puts(dir, "a/b\nc", "x\n")
+			p.commits(dir, "add", "-A")
+			must(p.bed, os.Remove(dir+"/a/b\nc"))
+		}, "not_delivered a/b\nc"},
+		{"commits of what is delivered", func(p *play, dir string) {
+			p.puts(dir, "feat.txt", "x\n")
+			p.commits(dir, "add", "-A")
+			p.commits(dir, "rm", "-q", "README")
+			p.userIn(dir, "update-ref", "refs/heads/theirs", "refs/remotes/theirs")
+		}, ""},
+		{"many committed files", func(p *play, dir string) {
+			for i := range maxCommitted + 2 {
+				p.puts(dir, fmt.Sprintf("many/%02d", i), "x\n")
+			}
+			p.commits(dir, "add", "-A")
+			must(p.bed, os.RemoveAll(dir+"/many"))
+		}, "not_delivered many/00, not_delivered many/01, …, not_delivered many/49, not_delivered …"},
+		{"commits that cannot be read", func(p *play, dir string) { mkfifo(p.bed, dir+".git/refs/heads/pipe") }, "not_delivered …"},
+		{"a merge that adds a file", func(p *play, dir string) {
+			p.userIn(dir, "checkout", "-q", "-b", "side")
+			p.puts(dir, "also.txt", "so that something is delivered\n")
+			p.commits(dir, "add", "-A")
+			p.userIn(dir, "checkout", "-q", "-")
+			p.userIn(dir, "merge", "-q", "--no-ff", "--no-commit", "side")
+			p.puts(dir, "evil.txt", "x\n")
+			p.commits(dir, "add", "-A")
+			must(p.bed, os.Remove(dir+"/evil.txt"))
+		}, "not_delivered evil.txt"},
 		{"a file added to git that is a folder by now", func(p *play, dir string) {
 			p.puts(dir, "x", "x\n")
 			p.userIn(dir, "add", "x")
@@ -147,11 +197,20 @@ func TestWhatIsToBeKnownOfAChangedFile(t *testing.T) {
 			p.user("add", "-A")
 			p.user("update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("2", 40)+",sub")
 			p.user("commit", "-qm", "second")
+			p.write("theirs.txt", "of somebody else\n")
+			p.user("add", "theirs.txt")
+			p.user("commit", "-qm", "third")
+			p.user("update-ref", "refs/remotes/theirs", "HEAD")
+			p.user("reset", "-q", "--hard", "HEAD~")
 			base, err := p.open().Resolve(context.Background(), "HEAD")
 			must(p.bed, err)
 			p.spec.Base = base
 			p.drive()
-			if got := strings.Join(firsts(p.subject("delivery#1")), ", "); got != c.want {
+			found := firsts(p.subject("delivery#1"))
+			if n := len(found); n > 5 {
+				found = slices.Concat(found[:2], []string{"…"}, found[n-2:])
+			}
+			if got := strings.Join(found, ", "); got != c.want {
 				t.Errorf("%q, not %q", got, c.want)
 			}
 		})
