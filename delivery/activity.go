@@ -285,6 +285,9 @@ func (e Env) worktree(ctx context.Context, a flow.Attempt, in worktreeInput) (ma
 	}
 	made.Placed, made.Linked, made.Ports, made.LFS = g.Placed, g.Linked, g.Ports, in.Prepare.LFS
 	made.Copied, made.Bytes, made.LeftOut = g.Copied, g.Bytes, g.LeftOut
+	if err := r.With(made.Worktree).exclude(ctx, made.Path, r.admin(made.Worktree), made.Placed); err != nil {
+		return made, nil, notReady(ctx, err)
+	}
 	return made, nil, nil
 }
 
@@ -673,7 +676,10 @@ func (e Env) recallApply(ctx context.Context, a flow.Attempt, in applyInput) (de
 
 // replacedBy says where an attempt that was broken off has left the files that it had replaced.
 func replacedBy(in applyInput) string {
-	r := Repo{Place: in.Place}
+	r := &Repo{Place: in.Place}
+	if in.Worktree != nil {
+		r = r.With(*in.Worktree)
+	}
 	if beside, err := r.beside(in.Commit); err == nil && exists(oldIn(beside)) {
 		return "; files that were there before lie in " + oldIn(beside)
 	}

@@ -202,6 +202,44 @@ func TestWhatWasGivenIsNotDelivered(t *testing.T) {
 	if got := p.kept(s.Worktree, "ls-tree", "-r", "--name-only", s.Commit); got != ".gitignore\nREADME\nsrc/a.txt\nsrc/new.txt" {
 		t.Errorf("delivered are %q", got)
 	}
+	if len(s.Obeyed) > 0 {
+		t.Errorf("it is told as something of the worker's: %+v", s.Obeyed)
+	}
+}
+
+// git calls a link that was given not untracked, though no line for folders names it: neither in
+// the worktree nor where checks run, nor after a worker has spoiled what the repository ignores.
+func TestGitIgnoresWhatWasGiven(t *testing.T) {
+	p := newCleanPlay(t, document.Preparation{Copy: []string{"own.key"}, Link: []string{"ignored", "odd*"}}, shellCheck("clean", `test -z "$(git status --porcelain)" && test -L ignored && test -e own.key`))
+	p.write(".gitignore", "ignored/\nodd*/\n")
+	p.user("commit", "-qam", "folders")
+	base, err := p.open().Resolve(t.Context(), "HEAD")
+	must(p.bed, err)
+	p.spec.Base = base
+	p.write(".git/info/exclude", "own.key") // no line break at its end
+	p.write("own.key", "k")
+	p.write("ignored/x", "x")
+	p.write("odd [x]\\?  /x", "x")
+	p.work = func(dir string) {
+		if target, err := os.Readlink(dir + "/odd [x]\\?  "); err != nil {
+			t.Errorf("%q: %v", target, err)
+		}
+		if got := p.userIn(dir, "status", "--porcelain"); got != "" {
+			t.Errorf("git says %q", got)
+		}
+		edit(p.bed, dir)
+		p.userIn(dir, "add", "-A")
+		must(p.bed, os.Remove(dir+".git/info/exclude"))
+		mkfifo(p.bed, dir+".git/info/exclude")
+	}
+	p.drive()
+	s := p.subject("delivery#1")
+	if outcomes(s) != "clean passed" || len(s.Obeyed) > 0 || s.Files != 3 {
+		t.Errorf("%s %+v %+v", outcomes(s), s.Obeyed, s.Paths)
+	}
+	if got := p.userIn(s.Worktree, "status", "--porcelain", "--", "ignored", "own.key"); got != "" {
+		t.Errorf("with what was put back git says %q", got)
+	}
 }
 
 // What is linked can be changed through the link. Nobody relies on it then.

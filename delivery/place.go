@@ -76,11 +76,33 @@ func (r *Repo) beside(commit string) (string, error) {
 			return "", &fs.PathError{Op: "stat", Path: dir, Err: err}
 		}
 	}
-	name := "tipstaff-apply-" + short(commit)
 	if of[0].Dev == of[1].Dev {
-		return filepath.Join(r.GitDir, name), nil
+		return filepath.Join(r.GitDir, besideOf(r.worktree)+short(commit)), nil
 	}
-	return filepath.Join(r.Checkout, "."+name), nil
+	return filepath.Join(r.Checkout, "."+besideOf(r.worktree)+short(commit)), nil
+}
+
+// besideOf begins the names of what is written beside the checkout of the commits of a worktree;
+// "": of a run without one of its own.
+func besideOf(worktree string) string {
+	if worktree == "" {
+		return "tipstaff-apply-"
+	}
+	return "tipstaff-apply-" + filepath.Base(worktree) + "-"
+}
+
+// forgetPlacings removes what attempts have left beside that were broken off, of all commits of a
+// worktree. Files that they have replaced were as git has them.
+func (r *Repo) forgetPlacings(w Worktree) error {
+	var errs []error
+	for _, begin := range []string{filepath.Join(r.GitDir, besideOf(w.Path)), filepath.Join(r.Checkout, "."+besideOf(w.Path))} {
+		left, err := filepath.Glob(escapeGlob(begin) + "*")
+		errs = append(errs, err)
+		for _, path := range left {
+			errs = append(errs, removeAll(path))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func oldIn(beside string) string { return filepath.Join(beside, "old") }

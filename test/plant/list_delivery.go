@@ -150,4 +150,12 @@ var deliveryBugs = []bug{
 		new:    "",
 		suites: []suite{script("followup")},
 	},
+	{
+		id: "placings-for-ever", page: "delivery.md", says: "with what an `apply` has left in yours (`tipstaff-apply-<run>-…`) that was broken off",
+		slip:   "leaves what was written beside the checkout to whoever applies the same commit again",
+		file:   "delivery/worktree.go",
+		old:    "errors.Join(r.clear(w), r.forgetPlacings(w))",
+		new:    "r.clear(w)",
+		suites: []suite{tests("delivery", "TestAnApplyThatCannotBeTakenBack")},
+	},
 }

@@ -167,6 +167,22 @@ var filesBugs = []bug{
 		suites: []suite{tests("delivery", "TestChangedLinksAreTold")},
 	},
 	{
+		id: "links-untracked", page: "delivery.md", says: "git ignores it in the worktree and where checks run",
+		slip:   "believes that whoever ignores a folder ignores a link, too",
+		file:   "delivery/exclude.go",
+		old:    "	if err != nil || len(untracked) == 0 {",
+		new:    "	if err != nil || len(untracked) <= len(placed) {",
+		suites: []suite{tests("delivery", "TestGitIgnoresWhatWasGiven")},
+	},
+	{
+		id: "given-told-as-added", page: "delivery.md", says: "Nor is what the worktree was given",
+		slip:   "takes what the worktree was given for something of the worker's",
+		file:   "delivery/obeyed.go",
+		old:    "l.w.withoutPlaced(slices.Collect(maps.Keys(l.agents)))",
+		new:    "slices.Collect(maps.Keys(l.agents))",
+		suites: []suite{tests("delivery", "TestWhatWasGivenIsNotDelivered")},
+	},
+	{
 		id: "pointers-applied", page: "delivery.md", says: writesThem,
 		slip:   "leaves in the checkout what git writes without a filter",
 		file:   "delivery/place.go",
