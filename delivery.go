@@ -53,6 +53,7 @@ const (
 	BlockWorktree      = "worktree_missing"
 	BlockNotConverging = "followup_not_converging"
 	BlockBound         = "bound_exceeded"
+	BlockContents      = "lfs_content_missing"
 	BlockProtected     = "protected_path"
 	BlockObeyed        = "obeyed_files_changed"
 	BlockSecret        = "secret_in_diff"
@@ -61,6 +62,10 @@ const (
 	BlockUnwritable    = "not_writable"
 	BlockUnreadable    = "repository_unreadable"
 )
+
+// LinkedChanged is the notice, and the failure of a check, that what a worktree has a link to has
+// changed.
+const LinkedChanged = "linked_changed"
 
 // BlockedAction is an action of a gate that cannot be taken now, and why.
 type BlockedAction struct {
@@ -140,10 +145,8 @@ func AsksAgain(g Gate, action string) (names []string) {
 		return nil
 	}
 	s, _ := DeliverySubjectOf(g)
-	for _, f := range s.Obeyed {
-		if f.Apply == ApplyAsks {
-			names = append(names, obeyedName(f.Path))
-		}
+	for _, path := range AskedAbout(s.Obeyed) {
+		names = append(names, obeyedName(path))
 	}
 	if g.Now != nil {
 		for _, path := range g.Now.Asks {
@@ -153,6 +156,16 @@ func AsksAgain(g Gate, action string) (names []string) {
 		}
 	}
 	return names
+}
+
+// AskedAbout are the paths of those files about which `apply` asks once more.
+func AskedAbout(files []ObeyedFile) (paths []string) {
+	for _, f := range files {
+		if f.Apply == ApplyAsks {
+			paths = append(paths, f.Path)
+		}
+	}
+	return paths
 }
 
 // obeyedAnswer is the answer that changes what runs and programs obey, too.

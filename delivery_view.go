@@ -212,6 +212,8 @@ func (s DeliveryState) Lines() []string {
 		return l.Lines
 	}
 	l.field(0, "outcome", s.Outcome)
+	linked, others := aboutLinks(s.Notices)
+	l.told(linked)
 	l.obeyed(s.Obeyed)
 	if s.Decision != nil {
 		l.field(0, "decision", strings.TrimSpace(s.Decision.Action+" "+s.Decision.Note))
@@ -240,7 +242,7 @@ func (s DeliveryState) Lines() []string {
 		l.field(0, "release", strings.TrimSuffix(s.Release+": "+s.ReleaseReason, ": "))
 	}
 	l.named("outside the paths of the delivery", s.ScopeViolations)
-	l.told(s.Notices)
+	l.told(others)
 	for _, a := range s.Available {
 		l.field(0, a.Action, a.Effect)
 	}

@@ -8,8 +8,10 @@ import (
 )
 
 // delivery is what would be handed over: files and commit first, then what is known of
-// them.
+// them. Before all that stands what puts it in question.
 func (s *shower) delivery(d DeliverySubject) {
+	linked, others := aboutLinks(d.Notices)
+	s.told(linked)
 	s.obeyed(d.Obeyed)
 	s.changes(d.Files, d.Added, d.Removed, d.Paths)
 	s.folders(d.Folders)
@@ -27,7 +29,7 @@ func (s *shower) delivery(d DeliverySubject) {
 		name := joinNames("findings", strconv.Itoa(i))
 		s.value(0, name, "finding of "+f.Stage, quote(strings.TrimSpace(f.Severity+" "+f.Title)))
 	}
-	s.told(d.Notices)
+	s.told(others)
 	s.blocked(d.Blocked)
 	s.field(0, "default", d.DefaultAction)
 	s.field(0, "tree", d.Tree)
@@ -144,6 +146,18 @@ func (s *shower) named(what string, names []string) {
 	for _, n := range names {
 		s.line(1, n)
 	}
+}
+
+// aboutLinks are the notices that what is linked has changed, and the others.
+func aboutLinks(notices []Notice) (linked, others []Notice) {
+	for _, n := range notices {
+		if n.Code == LinkedChanged {
+			linked = append(linked, n)
+		} else {
+			others = append(others, n)
+		}
+	}
+	return linked, others
 }
 
 func (s *shower) told(notices []Notice) {

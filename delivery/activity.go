@@ -108,6 +108,10 @@ type (
 		Meddled    []string           `json:"meddled,omitempty"`  // settings of the repository
 		Teardown   []tipstaff.Receipt `json:"teardown,omitempty"` // of the clean checkout
 		Notices    []tipstaff.Notice  `json:"notices,omitempty"`
+		// Obeyed is what is obeyed among the changed files, of a gate that opens again; nil: nobody
+		// has looked. Names: an acceptance is of the files that the gate names.
+		Obeyed *[]tipstaff.ObeyedFile `json:"obeyed,omitempty"`
+		Names  bool                   `json:"names,omitempty"`
 	}
 	publishInput struct {
 		Place    Place              `json:"place"`
@@ -122,9 +126,11 @@ type (
 		Worktree *Worktree `json:"worktree,omitempty"` // beside which the commit is kept
 		Base     string    `json:"base"`
 		Commit   string    `json:"commit"`
-		// What decides may be changed if the gate has asked about it and that was accepted.
-		Asks     bool `json:"asks,omitempty"`
-		Accepted bool `json:"accepted,omitempty"`
+		// What decides may be changed if the gate has named it and that was accepted. Accepted is of
+		// gates that did not record what an acceptance is of.
+		Asks     bool     `json:"asks,omitempty"`
+		Accepted bool     `json:"accepted,omitempty"`
+		Named    []string `json:"named,omitempty"`
 	}
 	delivered struct {
 		Blocked  string             `json:"blocked,omitempty"` // by what; nothing was done
@@ -279,6 +285,9 @@ func (e Env) worktree(ctx context.Context, a flow.Attempt, in worktreeInput) (ma
 	}
 	made.Placed, made.Linked, made.Ports, made.LFS = g.Placed, g.Linked, g.Ports, in.Prepare.LFS
 	made.Copied, made.Bytes, made.LeftOut = g.Copied, g.Bytes, g.LeftOut
+	if err := r.With(made.Worktree).exclude(ctx, made.Path, r.admin(made.Worktree), made.Placed); err != nil {
+		return made, nil, notReady(ctx, err)
+	}
 	return made, nil, nil
 }
 
@@ -298,7 +307,7 @@ func (e Env) check(ctx context.Context, a flow.Attempt, in checkInput) (got chec
 		return got, nil, err
 	}
 	if len(linked) > 0 {
-		got.Receipt.Code, got.Receipt.Message = CodeLinkedChanged, "it was not run: what a link of the worktree leads to has changed"
+		got.Receipt.Code, got.Receipt.Message = tipstaff.LinkedChanged, "it was not run: what a link of the worktree leads to has changed"
 	} else if keep, err = e.runCheck(ctx, a, r, in, &got); err != nil {
 		return got, nil, err
 	}
@@ -393,10 +402,7 @@ func (e Env) diff(ctx context.Context, _ flow.Attempt, in diffInput) (got diffed
 	if got.Obeyed, err = r.obeyed(ctx, in.Worktree, d); err != nil {
 		return got, nil, err
 	}
-	for i := range got.Obeyed {
-		o := &got.Obeyed[i]
-		o.Path, o.Reason = at.text(o.Path), at.text(o.Reason)
-	}
+	at.obeyed(got.Obeyed)
 	return got, keep, nil
 }
 
@@ -425,6 +431,14 @@ func (t recorder) text(s string) string {
 	return string(t.redact([]byte(s)))
 }
 
+// obeyed takes credentials out of files that are named first.
+func (t recorder) obeyed(files []tipstaff.ObeyedFile) []tipstaff.ObeyedFile {
+	for i := range files {
+		files[i].Path, files[i].Reason = t.text(files[i].Path), t.text(files[i].Reason)
+	}
+	return files
+}
+
 // snapshot is what has changed, without credentials, and the files that hold one.
 func (t recorder) snapshot(ctx context.Context, w Worktree) (d Diff, holding []string, err error) {
 	if d, err = t.repo.Snapshot(ctx, w); err == nil && t.redact != nil {
@@ -446,7 +460,7 @@ func (t recorder) record(ctx context.Context, w Worktree, stage string, d Diff) 
 
 // commit builds what would be delivered, and looks at what stands in its way.
 func (e Env) commit(ctx context.Context, a flow.Attempt, in commitInput) (made committed, keep []string, err error) {
-	made.N, made.Fit, made.Missing = in.N, Fits, !in.Worktree.Present()
+	made.N, made.Fit, made.Missing, made.Names = in.N, Fits, !in.Worktree.Present(), true
 	r, err := e.at(ctx, in.Place, in.Worktree)
 	if err == nil {
 		r.Protection = e.Protection
@@ -483,6 +497,12 @@ func (e Env) build(ctx context.Context, r *Repo, in commitInput, made *committed
 		made.Notices = append(made.Notices, tipstaff.Notice{Code: CodeWorktreeEdited, Message: "the worktree has changed since; what is shown, and would be delivered, is as it was before"})
 	}
 	if in.N > 1 { // the first gate opens with the difference
+		obeyed, err := r.obeyedNow(ctx, in.Worktree.Base, in.Tree)
+		if err != nil {
+			return err
+		}
+		obeyed = recorder{redact: e.Redact}.obeyed(append([]tipstaff.ObeyedFile{}, obeyed...))
+		made.Obeyed = &obeyed
 		if made.Secret, err = e.secretIn(ctx, r, in.Worktree.Base, in.Tree); err != nil || len(made.Secret) > 0 {
 			return err
 		}
@@ -571,7 +591,13 @@ func (e Env) applyAt(ctx context.Context, r *Repo, in applyInput) (got delivered
 		return blockedBy(tipstaff.BlockSecret, secret), false, err
 	}
 	if in.Asks && !in.Accepted {
-		if asks, err := r.asks(ctx, in.Base, in.Commit); err != nil || len(asks) > 0 {
+		asks, err := r.asks(ctx, in.Base, in.Commit)
+		named := map[string]bool{}
+		for _, name := range in.Named {
+			named[name] = true
+		}
+		asks = slices.DeleteFunc(asks, func(name string) bool { return named[name] })
+		if err != nil || len(asks) > 0 {
 			return blockedBy(tipstaff.BlockObeyed, asks), false, err
 		}
 	}
@@ -589,6 +615,8 @@ func (e Env) applyAt(ctx context.Context, r *Repo, in applyInput) (got delivered
 	case fit == Present:
 		r.forgetPlacing(in.Commit)
 		return delivered{Already: true}, false, nil
+	case fit == Unfetched: // and the checkout has none of the changes
+		return delivered{Blocked: tipstaff.BlockContents, none: true}, false, nil
 	case fit == Refused:
 		return delivered{Blocked: tipstaff.BlockProtected}, false, nil
 	case fit == Dirty:
@@ -611,7 +639,10 @@ func (r *Repo) asks(ctx context.Context, base, commit string) ([]string, error) 
 	}
 	defer s.close()
 	names, err := s.names(ctx, base, commit)
-	return r.protected(names, tipstaff.ApplyAsks), err
+	if err != nil {
+		return nil, err
+	}
+	return s.protected(ctx, commit, names, tipstaff.ApplyAsks)
 }
 
 // notSent is the error of an attempt that has changed nothing.
@@ -645,7 +676,10 @@ func (e Env) recallApply(ctx context.Context, a flow.Attempt, in applyInput) (de
 
 // replacedBy says where an attempt that was broken off has left the files that it had replaced.
 func replacedBy(in applyInput) string {
-	r := Repo{Place: in.Place}
+	r := &Repo{Place: in.Place}
+	if in.Worktree != nil {
+		r = r.With(*in.Worktree)
+	}
 	if beside, err := r.beside(in.Commit); err == nil && exists(oldIn(beside)) {
 		return "; files that were there before lie in " + oldIn(beside)
 	}

@@ -20,12 +20,13 @@ import (
 type Fit string
 
 const (
-	Fits     Fit = "fits"     // it was not applied, and can be
-	Present  Fit = "present"  // the checkout has it
-	Refused  Fit = "refused"  // it changes what is never changed
-	Dirty    Fit = "dirty"    // a file that it touches has changes of its own
-	Conflict Fit = "conflict" // the files are not as it expects them
-	Unclear  Fit = "unclear"  // nobody can look at them
+	Fits      Fit = "fits"      // it was not applied, and can be
+	Present   Fit = "present"   // the checkout has it
+	Refused   Fit = "refused"   // it changes what is never changed
+	Dirty     Fit = "dirty"     // a file that it touches has changes of its own
+	Conflict  Fit = "conflict"  // the files are not as it expects them
+	Unfetched Fit = "unfetched" // nobody has contents that git LFS keeps of it
+	Unclear   Fit = "unclear"   // nobody can look at them
 )
 
 // Fit looks whether the change from base to commit is in the checkout, or could be put
@@ -53,7 +54,12 @@ func (r *Repo) Apply(ctx context.Context, base, commit string) (Fit, error) {
 	if err != nil || fit != Fits {
 		return fit, err
 	}
-	err = r.write(ctx, func() error { return s.place(ctx, commit, changes) })
+	err = r.write(ctx, func() error {
+		if err := s.bringLarge(ctx, changes); err != nil {
+			return err
+		}
+		return s.place(ctx, commit, changes)
+	})
 	if errors.Is(err, errInTheWay) {
 		return Conflict, nil
 	}
@@ -72,6 +78,9 @@ func (s *scratch) fit(ctx context.Context, base, commit string) (fit Fit, names 
 		return Present, nil, nil, err
 	}
 	if err := s.apart(); err != nil {
+		return "", nil, nil, err
+	}
+	if err := s.findLarge(ctx, base, commit, changes); err != nil {
 		return "", nil, nil, err
 	}
 	before, after, moved, err := s.standing(ctx, changes)
@@ -95,10 +104,13 @@ func (s *scratch) fit(ctx context.Context, base, commit string) (fit Fit, names 
 	for _, c := range changes {
 		touched[c.path] = true
 	}
-	if names = s.repo.protected(slices.Sorted(maps.Keys(touched)), tipstaff.ApplyNever); len(names) > 0 {
-		return Refused, names, nil, nil
+	if names, err = s.protected(ctx, commit, slices.Sorted(maps.Keys(touched)), tipstaff.ApplyNever); err != nil || len(names) > 0 {
+		return Refused, names, nil, err
 	}
 	status, err := s.repo.status(ctx)
+	if err == nil {
+		err = s.withoutLarge(ctx, status, changes)
+	}
 	if err != nil {
 		return "", nil, nil, err
 	}
@@ -116,6 +128,9 @@ func (s *scratch) fit(ctx context.Context, base, commit string) (fit Fit, names 
 	}
 	if fits, err := s.merge(ctx, base, commit, moved); err != nil || !fits {
 		return Conflict, nil, nil, err
+	}
+	if names = s.unfetched(changes); len(names) > 0 {
+		return Unfetched, names, nil, nil
 	}
 	return Fits, nil, changes, s.takeMerged(ctx, changes)
 }
@@ -139,16 +154,16 @@ func (s *scratch) standing(ctx context.Context, changes []change) (before, after
 		}
 	}
 	changes = slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return s.repo.behindLink(c.path, own) })
-	if before, err = s.has(ctx, changes, func(c change) (string, string) { return c.modeBefore, c.before }); err != nil {
+	if before, err = s.has(ctx, changes, func(c change) (string, string, *lfsPointer) { return c.modeBefore, c.before, c.largeBefore }); err != nil {
 		return nil, nil, nil, err
 	}
 	changes = slices.DeleteFunc(changes, func(c change) bool { return before[c.path] && c.mode != gitlink })
-	if after, err = s.has(ctx, changes, func(c change) (string, string) { return c.mode, c.now }); err != nil {
+	if after, err = s.has(ctx, changes, func(c change) (string, string, *lfsPointer) { return c.mode, c.now, c.large }); err != nil {
 		return nil, nil, nil, err
 	}
 	changes = slices.DeleteFunc(changes, func(c change) bool {
 		info, err := os.Lstat(s.repo.inCheckout(c.path))
-		return before[c.path] || after[c.path] || c.modeBefore == modeNone || c.mode == modeNone || c.Submodule ||
+		return before[c.path] || after[c.path] || c.modeBefore == modeNone || c.mode == modeNone || c.Submodule || c.largeBefore != nil || c.large != nil ||
 			err != nil || !info.Mode().IsRegular() || info.Size() > bigFile
 	})
 	for _, c := range changes {
@@ -165,15 +180,19 @@ func (s *scratch) standing(ctx context.Context, changes []change) (before, after
 
 // has tells of one side of some changes which files the checkout has so. Of submodules it looks
 // whether there is a folder, as git does.
-func (s *scratch) has(ctx context.Context, changes []change, side func(change) (mode, id string)) (map[string]bool, error) {
+func (s *scratch) has(ctx context.Context, changes []change, side func(change) (mode, id string, large *lfsPointer)) (map[string]bool, error) {
 	so, entries := map[string]bool{}, []string{}
 	for _, c := range changes {
 		info, err := os.Lstat(s.repo.inCheckout(c.path))
-		switch mode, id := side(c); {
+		mode, id, large := side(c)
+		held := err == nil && large != nil && info.Mode().IsRegular() && s.holdsLarge(ctx, c.path, info, mode, *large)
+		switch {
 		case mode == modeNone: // a folder has gone, or goes, with what is in it
 			so[c.path] = err != nil || info.IsDir()
 		case mode == gitlink:
 			so[c.path] = err == nil && info.IsDir()
+		case held, err == nil && large != nil && info.Size() > maxPointer: // which is no pointer
+			so[c.path] = held
 		case err == nil && (info.Mode().IsRegular() || info.Mode().Type() == fs.ModeSymlink):
 			entries = append(entries, mode+" "+id+"\t"+c.path)
 		}
@@ -271,22 +290,35 @@ func (s *scratch) takeMerged(ctx context.Context, changes []change) error {
 	return err
 }
 
-// protected are those of some files with whose changes `apply` does this.
-func (r *Repo) protected(files []string, apply string) (names []string) {
+// protected are those of the files that a commit changes with whose changes `apply` does this.
+func (s *scratch) protected(ctx context.Context, commit string, files []string, apply string) (names []string, err error) {
+	if s.repo.Protection == nil {
+		return nil, nil
+	}
+	there, err := s.run(ctx, "", nil, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
+	if err != nil {
+		return nil, err
+	}
+	protects := s.repo.protecting(split(there))
 	for _, name := range files {
-		if p, ok := r.protects(name); ok && p.Apply == apply {
+		if p, ok := protects(name); ok && p.Apply == apply {
 			names = append(names, named(name))
 		}
 	}
-	return names
+	return names, nil
 }
 
-// protects says why runs may not change a file of the checkout.
-func (r *Repo) protects(name string) (Protected, bool) {
+// protecting says why runs may not change a file of the checkout so that these are there.
+func (r *Repo) protecting(there []string) func(name string) (Protected, bool) {
 	if r.Protection == nil {
-		return Protected{}, false
+		return func(string) (Protected, bool) { return Protected{}, false }
 	}
-	return r.Protection(r.inCheckout(name))
+	paths := make([]string, len(there))
+	for i, name := range there {
+		paths[i] = r.inCheckout(name)
+	}
+	protects := r.Protection(paths)
+	return func(name string) (Protected, bool) { return protects(r.inCheckout(name)) }
 }
 
 // names are the files that differ between two commits.

@@ -61,6 +61,11 @@ func (e Env) cleanFor(ctx context.Context, a flow.Attempt, r *Repo, in checkInpu
 	if c.ports = g.Ports; err != nil {
 		return nil, keep, notReady(ctx, err)
 	}
+	alone := *r
+	alone.worktree = "" // what its repository ignores is not ignored here
+	if err := alone.exclude(ctx, c.dir, filepath.Join(c.dir, ".git"), g.Placed); err != nil {
+		return nil, keep, notReady(ctx, err)
+	}
 	for i, command := range in.Prepare.Setup {
 		receipt, output, kept, err := e.run(ctx, a, Command{Argv: command.Run, Dir: placeWithin(in.Place, c.dir), Timeout: command.Limit(), Env: portsEnv(c.ports)})
 		if err != nil {
@@ -130,7 +135,7 @@ func (r *Repo) surround(ctx context.Context, dir, index, tree, base string) erro
 		return err
 	}
 	git := filepath.Join(dir, ".git")
-	for _, sub := range []string{"refs", "objects/info", "objects/pack"} {
+	for _, sub := range []string{"refs", "info", "objects/info", "objects/pack"} {
 		if err := os.MkdirAll(filepath.Join(git, sub), 0o700); err != nil {
 			return err
 		}
@@ -147,6 +152,9 @@ func (r *Repo) surround(ctx context.Context, dir, index, tree, base string) erro
 	}
 	if len(shallow) > 0 {
 		files["shallow"] = shallow
+	}
+	if files["info/exclude"], err = readSmall(filepath.Join(r.Common, "info", "exclude")); err != nil {
+		return err
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(git, name), text, 0o600); err != nil {

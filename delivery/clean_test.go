@@ -266,7 +266,7 @@ func TestMeddlingIsToldWhateverElse(t *testing.T) {
 		input any
 		want  string
 	}{
-		ActCheck:  {checkInput{Place: p.spec.Place, Worktree: w, Tree: s.Tree, Check: shellCheck("test", "true")}, CodeLinkedChanged + " " + RunRepositoryChanged},
+		ActCheck:  {checkInput{Place: p.spec.Place, Worktree: w, Tree: s.Tree, Check: shellCheck("test", "true")}, tipstaff.LinkedChanged + " " + RunRepositoryChanged},
 		ActCommit: {commitInput{Place: p.spec.Place, Worktree: w, Run: runID, N: 2, Withheld: true}, RunRepositoryChanged},
 	} {
 		writeFile(t, w.gitDir()+"/hooks/planted", "")

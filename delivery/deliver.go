@@ -288,6 +288,9 @@ func (d *run) ask(n int) (outcome tipstaff.DeliveryOutcome, again bool, err erro
 		return outcome, false, err
 	}
 	d.steps(tipstaff.PhaseTeardown, made.Teardown...)
+	if made.Obeyed != nil {
+		d.diff.Obeyed = sinceThen(d.diff.Obeyed, *made.Obeyed)
+	}
 	subject := d.subject(made, branch)
 	decision, err := d.fc.Wait(flow.Gate{Key: "delivery#" + strconv.Itoa(n), Kind: string(tipstaff.Delivery), Subject: flow.JSON(subject),
 		Question: tipstaff.Plural(d.diff.Files, "file") + " changed, " + tipstaff.Plural(int(d.diff.Added), "line") + fmt.Sprintf(" added and %d removed. What becomes of it?", d.diff.Removed), Actions: tipstaff.DeliveryActions})
@@ -307,7 +310,7 @@ func (d *run) ask(n int) (outcome tipstaff.DeliveryOutcome, again bool, err erro
 		d.at.Emit(flow.Event{Kind: string(tipstaff.KindDeliveryCommitted), Body: tipstaff.DeliveryCommitted{Gate: decision.Gate, Branch: branch, Commit: made.Commit}})
 	case tipstaff.DeliverApply:
 		got, err := flow.Do[delivered](d.at, flow.Call{Key: "apply#" + strconv.Itoa(n), Name: ActApply, Class: flow.Once,
-			Input: flow.JSON(d.applied(cmp.Or(made.Commit, d.diff.Tree), tipstaff.AcceptsObeyed(decision.Answer)))})
+			Input: flow.JSON(d.applied(made, tipstaff.AcceptsObeyed(decision.Answer)))})
 		if err != nil || got.Blocked != "" {
 			return outcome, d.hindered(decision.Action, got), err
 		}
@@ -324,8 +327,12 @@ func (d *run) ask(n int) (outcome tipstaff.DeliveryOutcome, again bool, err erro
 	return outcome, false, nil
 }
 
-func (d *run) applied(commit string, accepted bool) applyInput {
-	in := applyInput{Place: d.Place, Base: d.worktree.Base, Commit: commit, Asks: !d.Earlier, Accepted: accepted}
+// applied is what `apply` is asked for. An acceptance is of the files that the gate has named.
+func (d *run) applied(made committed, accepted bool) applyInput {
+	in := applyInput{Place: d.Place, Base: d.worktree.Base, Commit: cmp.Or(made.Commit, d.diff.Tree), Asks: !d.Earlier, Accepted: accepted && !made.Names}
+	if accepted && made.Names {
+		in.Named = tipstaff.AskedAbout(d.diff.Obeyed)
+	}
 	if d.Place.Own != nil { // whose objects are beside it
 		in.Worktree = &d.worktree
 	}
@@ -449,7 +456,8 @@ func Blocked(f Facts) []tipstaff.BlockedAction {
 		obstacle{f.Fit == Unclear, tipstaff.BlockUnreadable, "nobody can look at the checkout: " + some(f.Dirty)},
 		obstacle{f.Fit == Refused, tipstaff.BlockProtected, "no run ever changes " + some(f.Dirty) + ": approve makes a branch of the changes"},
 		obstacle{f.Fit == Dirty, tipstaff.BlockDirty, "files that would be changed have local changes in the checkout: " + some(f.Dirty)},
-		obstacle{f.Fit == Conflict, tipstaff.BlockConflict, "the changes do not fit the checkout as it is"})...)
+		obstacle{f.Fit == Conflict, tipstaff.BlockConflict, "the changes do not fit the checkout as it is"},
+		obstacle{f.Fit == Unfetched, tipstaff.BlockContents, "neither the repository nor the run has what git LFS keeps of " + some(f.Dirty) + ": `git lfs fetch` in the checkout may bring it; approve makes a branch of the changes"})...)
 	settled := tipstaff.BlockedAction{}
 	if f.NoFollowup != nil {
 		settled = *f.NoFollowup

@@ -35,7 +35,8 @@ type play struct {
 	locks    sync.Mutex
 	locking  func() // is called before somebody waits for it
 	known    *redact.Redactor
-	protect  Protection
+	there    []string // files that were last said to be there after the change
+	protect  func(path string) (Protected, bool)
 }
 
 func newPlay(t *testing.T, d *document.Deliver) *play { return playIn(newBed(t), d) }
@@ -75,8 +76,11 @@ func playIn(b *bed, d *document.Deliver) *play {
 			}
 			return p.exits[argv[0]], []byte("said " + argv[0]), nil
 		},
-		Redact:     func(text []byte) []byte { return p.known.Bytes(text) },
-		Protection: func(path string) (Protected, bool) { return p.protect(strings.TrimPrefix(path, b.dir+"/")) },
+		Redact: func(text []byte) []byte { return p.known.Bytes(text) },
+		Protection: func(there []string) func(path string) (Protected, bool) {
+			p.there = there
+			return func(path string) (Protected, bool) { return p.protect(strings.TrimPrefix(path, b.dir+"/")) }
+		},
 		Put: func(_ context.Context, data []byte) (string, error) {
 			digest := fmt.Sprintf("sha256:%d", len(p.blobs))
 			p.blobs[digest] = data

@@ -62,6 +62,8 @@ type change struct {
 	path, old        string // as git has them
 	before, now      string // object names
 	modeBefore, mode string
+
+	largeBefore, large *lfsPointer // of files whose content git LFS keeps; see [scratch.findLarge]
 }
 
 // Diff compares two trees, or commits. It reads neither attributes nor settings: the same

@@ -129,7 +129,7 @@ func TestAnApplyThatFailsInTheMiddle(t *testing.T) {
 }
 
 // Of what could not be taken back a person is asked, and is told where the files lie that were
-// there before.
+// there before. They go with the worktree, whatever becomes of the run.
 func TestAnApplyThatCannotBeTakenBack(t *testing.T) {
 	p := newPlay(t, &document.Deliver{})
 	p.drive()
@@ -149,6 +149,15 @@ func TestAnApplyThatCannotBeTakenBack(t *testing.T) {
 	kept, _ := filepath.Glob(p.dir + "/.git/tipstaff-apply-*/old/README")
 	if len(kept) != 1 || readFile(t, kept[0]) != "first\nsecond\nthird\n" {
 		t.Errorf("%v", kept)
+	}
+	other := p.dir + "/.git/tipstaff-apply-01KB0000000000000000000000-0123456789ab/old/README" // of another run
+	writeFile(t, other, "mine")
+	inCheckout := p.dir + "/.tipstaff-apply-" + runID + "-0123456789ab" // of a checkout on another disk than its repository
+	writeFile(t, inCheckout+"/new/README", "x")
+	s := p.subject("delivery#1")
+	must(p.bed, p.open().RemoveWorktree(t.Context(), Worktree{Path: s.Worktree, Branch: s.WorktreeBranch, Base: s.Base}))
+	if exists(kept[0]) || exists(filepath.Dir(filepath.Dir(kept[0]))) || exists(inCheckout) || !exists(other) {
+		t.Errorf("left are %v %v, and of the other run %v", exists(kept[0]), exists(inCheckout), exists(other))
 	}
 }
 

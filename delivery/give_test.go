@@ -202,6 +202,44 @@ func TestWhatWasGivenIsNotDelivered(t *testing.T) {
 	if got := p.kept(s.Worktree, "ls-tree", "-r", "--name-only", s.Commit); got != ".gitignore\nREADME\nsrc/a.txt\nsrc/new.txt" {
 		t.Errorf("delivered are %q", got)
 	}
+	if len(s.Obeyed) > 0 {
+		t.Errorf("it is told as something of the worker's: %+v", s.Obeyed)
+	}
+}
+
+// git calls a link that was given not untracked, though no line for folders names it: neither in
+// the worktree nor where checks run, nor after a worker has spoiled what the repository ignores.
+func TestGitIgnoresWhatWasGiven(t *testing.T) {
+	p := newCleanPlay(t, document.Preparation{Copy: []string{"own.key"}, Link: []string{"ignored", "odd*"}}, shellCheck("clean", `test -z "$(git status --porcelain)" && test -L ignored && test -e own.key`))
+	p.write(".gitignore", "ignored/\nodd*/\n")
+	p.user("commit", "-qam", "folders")
+	base, err := p.open().Resolve(t.Context(), "HEAD")
+	must(p.bed, err)
+	p.spec.Base = base
+	p.write(".git/info/exclude", "own.key") // no line break at its end
+	p.write("own.key", "k")
+	p.write("ignored/x", "x")
+	p.write("odd [x]\\?  /x", "x")
+	p.work = func(dir string) {
+		if target, err := os.Readlink(dir + "/odd [x]\\?  "); err != nil {
+			t.Errorf("%q: %v", target, err)
+		}
+		if got := p.userIn(dir, "status", "--porcelain"); got != "" {
+			t.Errorf("git says %q", got)
+		}
+		edit(p.bed, dir)
+		p.userIn(dir, "add", "-A")
+		must(p.bed, os.Remove(dir+".git/info/exclude"))
+		mkfifo(p.bed, dir+".git/info/exclude")
+	}
+	p.drive()
+	s := p.subject("delivery#1")
+	if outcomes(s) != "clean passed" || len(s.Obeyed) > 0 || s.Files != 3 {
+		t.Errorf("%s %+v %+v", outcomes(s), s.Obeyed, s.Paths)
+	}
+	if got := p.userIn(s.Worktree, "status", "--porcelain", "--", "ignored", "own.key"); got != "" {
+		t.Errorf("with what was put back git says %q", got)
+	}
 }
 
 // What is linked can be changed through the link. Nobody relies on it then.
@@ -227,17 +265,26 @@ func TestChangedLinksAreTold(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := newCleanPlay(t, document.Preparation{Link: []string{"ignored"}}, shellCheck("test", "test -e ignored/x"))
 			p.write("ignored/x", "x")
-			p.work = func(dir string) { edit(p.bed, dir); c.change(p, dir) }
+			p.work = func(dir string) {
+				edit(p.bed, dir)
+				p.puts(dir, "tool", "")
+				must(p.bed, os.Chmod(dir+"/tool", 0o755)) // which is named first, too
+				c.change(p, dir)
+			}
 			p.spec.Release = nil
 			p.drive()
 			s := p.subject("delivery#1")
 			if got := outcomes(s); got != c.want {
 				t.Errorf("%s %+v", got, s.Checks)
 			}
-			if told := len(s.Notices) > 0 && s.Notices[0].Code == CodeLinkedChanged; told != (c.want == "test failed") {
+			if told := len(s.Notices) > 0 && s.Notices[0].Code == tipstaff.LinkedChanged; told != (c.want == "test failed") {
 				t.Errorf("%+v", s.Notices)
 			}
-			if c.want == "test failed" && (s.Checks[0].Code != CodeLinkedChanged || slices.Contains(p.ran, "sh")) {
+			lines := tipstaff.Subject(p.gate("delivery#1")).Lines
+			if first := strings.HasPrefix(lines[0], "notice linked_changed: ignored, "); first != (c.want == "test failed") || strings.Count(strings.Join(lines, "\n"), "notice linked_changed: ") > 1 {
+				t.Errorf("the gate begins with %q of %q", lines[0], lines)
+			}
+			if c.want == "test failed" && (s.Checks[0].Code != tipstaff.LinkedChanged || slices.Contains(p.ran, "sh")) {
 				t.Errorf("%+v, ran %v", s.Checks, p.ran)
 			}
 		})

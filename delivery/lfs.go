@@ -144,14 +144,15 @@ func (r *Repo) writeContents(ctx context.Context, dir, tree string) error {
 	}
 	defer to.Close()
 	for name := range under {
-		if err := r.writeContent(ctx, to, dir, filepath.FromSlash(name)); err != nil {
+		if err := writeContent(ctx, to, dir, filepath.FromSlash(name), r.lfsAt); err != nil {
 			return fmt.Errorf("%s: %w", named(name), err)
 		}
 	}
 	return nil
 }
 
-func (r *Repo) writeContent(ctx context.Context, to *os.Root, dir, name string) error {
+// writeContent puts a content in the place of the pointer to it. at is where it is; "": nowhere.
+func writeContent(ctx context.Context, to *os.Root, dir, name string, at func(lfsPointer) string) error {
 	info, err := to.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxPointer {
 		return ignoreMissing(err)
@@ -164,7 +165,7 @@ func (r *Repo) writeContent(ctx context.Context, to *os.Root, dir, name string) 
 	if !ok {
 		return nil
 	}
-	from := r.lfsAt(p)
+	from := at(p)
 	if from == "" {
 		return errors.New("the checkout does not have what git LFS keeps of it: `git lfs fetch` there brings it")
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/redact"
@@ -78,6 +79,110 @@ func TestContentsOfLFS(t *testing.T) {
 		if out := p.user("lfs", "fsck", branch); !strings.Contains(out, "Git LFS fsck OK") {
 			t.Error(out)
 		}
+	}
+}
+
+// `apply` writes contents, whatever the checkout has of a file that goes: the content, or a
+// pointer that nobody has replaced. New ones are in the user's repository when the worktree has
+// gone with what lay beside it.
+func TestContentsOfLFSAreApplied(t *testing.T) {
+	p := newCleanPlay(t, document.Preparation{LFS: true})
+	large := strings.Repeat("large ", 1000)
+	was := map[string]string{"changed.bin": "theirs", "large.bin": large, "gone.bin": "gone", "pointer.bin": "pointer", "moved.bin": "moved", "started.bin": "started"}
+	contents(p, was)
+	for name, text := range was {
+		if name != "pointer.bin" {
+			p.write(name, text)
+		}
+	}
+	p.work = func(dir string) {
+		must(p.bed, os.WriteFile(dir+"/changed.bin", []byte("mine"), 0o600))
+		must(p.bed, os.WriteFile(dir+"/large.bin", []byte(large+large), 0o600))
+		must(p.bed, os.WriteFile(dir+"/pointer.bin", []byte("content"), 0o600))
+		must(p.bed, os.Remove(dir+"/gone.bin"))
+		must(p.bed, os.Rename(dir+"/moved.bin", dir+"/elsewhere.bin"))
+		must(p.bed, os.Chmod(dir+"/started.bin", 0o755))
+		writeFile(t, dir+"/new/a.bin", "new")
+		writeFile(t, dir+"/README", "first\nsecond\nlast\n")
+	}
+	p.drive()
+	s := p.subject("delivery#1")
+	if blocked(s) != "" || s.Files != 8 {
+		t.Fatalf("%s %+v", blocked(s), s.Paths)
+	}
+	p.decide("delivery#1", "apply")
+	p.drive()
+	if p.outcome.Status != tipstaff.DeliveredApplied {
+		t.Fatalf("%+v", p.outcome)
+	}
+	must(p.bed, p.open().RemoveWorktree(t.Context(), Worktree{Path: s.Worktree, Branch: s.WorktreeBranch, Base: s.Base}))
+	for name, text := range map[string]string{"changed.bin": "mine", "large.bin": large + large, "pointer.bin": "content", "elsewhere.bin": "moved", "started.bin": "started", "new/a.bin": "new"} {
+		if got := readFile(t, p.dir+"/"+name); got != text {
+			t.Errorf("%s is %.200q", name, got)
+		}
+		if got, err := os.ReadFile(pointerOf(text).in(p.dir + "/.git/lfs/objects")); string(got) != text {
+			t.Errorf("the content of %s is %.200q: %v", name, got, err)
+		}
+	}
+	if exists(p.dir+"/gone.bin") || exists(p.dir+"/moved.bin") {
+		t.Error("what was removed is there")
+	}
+	if info, err := os.Stat(p.dir + "/started.bin"); err != nil || info.Mode()&0o100 == 0 {
+		t.Errorf("it cannot be started: %v", err)
+	}
+	if got := readFile(t, p.dir+"/README"); got != "first\nsecond\nlast\n" {
+		t.Errorf("README is %q", got)
+	}
+}
+
+// What the user has changed is not lost, and what is applied already is found.
+func TestContentsOfLFSThatTheUserHas(t *testing.T) {
+	for text, want := range map[string]Fit{"theirs": Fits, "of the user": Dirty, "mine": Present, string(pointerOf("theirs").text()): Fits, string(pointerOf("else").text()): Dirty} {
+		p := newCleanPlay(t, document.Preparation{LFS: true})
+		contents(p, map[string]string{"a.bin": "theirs"})
+		p.work = func(dir string) { must(p.bed, os.WriteFile(dir+"/a.bin", []byte("mine"), 0o600)) }
+		p.drive()
+		s := p.subject("delivery#1")
+		p.write("a.bin", text)
+		r := p.open().With(Worktree{Path: s.Worktree})
+		if fit, names, err := r.Fit(t.Context(), s.Base, s.Commit); fit != want || err != nil {
+			t.Errorf("over %q it is %s %v: %v", text, fit, names, err)
+		}
+	}
+}
+
+// A content that nobody has blocks `apply`, and says what to do; when somebody has brought it, no
+// more. One that goes between the decision and the resume opens the gate again.
+func TestApplyWithoutAContentOfLFS(t *testing.T) {
+	p := newCleanPlay(t, document.Preparation{LFS: true})
+	contents(p, map[string]string{"a.bin": "text"})
+	p.work = func(dir string) { writeFile(t, dir+"/b.bin", string(pointerOf("of somebody").text())) }
+	p.drive()
+	s := p.subject("delivery#1")
+	if blocked(s) != "apply:"+tipstaff.BlockContents || !strings.Contains(s.Blocked[0].Reason, "b.bin: `git lfs fetch`") {
+		t.Errorf("%+v", s.Blocked)
+	}
+	content := pointerOf("of somebody").in(p.dir + "/.git/lfs/objects")
+	writeFile(t, content, "of somebody")
+	now, err := p.open().Look(t.Context(), s)
+	if must(p.bed, err); len(now.Blocked) > 0 {
+		t.Errorf("%+v", now.Blocked)
+	}
+	p.decide("delivery#1", "apply")
+	must(p.bed, os.Remove(content))
+	before := everything(p.bed, p.dir)
+	p.drive()
+	again := p.subject("delivery#2")
+	if blocked(again) != "apply:"+tipstaff.BlockContents || !strings.Contains(again.Notices[0].Message, tipstaff.BlockContents) {
+		t.Errorf("%s %+v", blocked(again), again.Notices)
+	}
+	if names := changedNames(before, everything(p.bed, p.dir)); len(names) > 0 {
+		t.Errorf("%v were changed", names)
+	}
+	writeFile(t, content, "of somebody")
+	p.decide("delivery#2", "apply")
+	if p.drive(); p.outcome.Status != tipstaff.DeliveredApplied || readFile(t, p.dir+"/b.bin") != "of somebody" {
+		t.Errorf("%+v", p.outcome)
 	}
 }
 

@@ -21,10 +21,6 @@ import (
 // the next check starts, too. So its digest is taken when the link is made, and compared
 // before each check and after each invocation of a worker.
 
-// CodeLinkedChanged is the notice, and the failure of a check, that what is linked has
-// changed.
-const CodeLinkedChanged = "linked_changed"
-
 // Limits of what is linked. More than that is not read: nobody waits for the digest of a folder
 // that has no end.
 const maxLinkedFiles = 500_000
@@ -46,7 +42,7 @@ func (g *Git) LinkedChanged(ctx context.Context, w Worktree) (notices []tipstaff
 		if err != nil {
 			why = "it cannot be read: " + err.Error()
 		}
-		notices = append(notices, tipstaff.Notice{Code: CodeLinkedChanged, Message: named(l.Path) + ", which the worktree has a link to, has changed: " + why +
+		notices = append(notices, tipstaff.Notice{Code: tipstaff.LinkedChanged, Message: named(l.Path) + ", which the worktree has a link to, has changed: " + why +
 			". Checks that would use it count as failed. If you have changed it yourself, start a new run; if not, restore " + l.Source})
 	}
 	return notices, nil
@@ -166,7 +162,7 @@ func linkedFirst(notices []tipstaff.Notice) []tipstaff.Notice {
 	var first, rest []tipstaff.Notice
 	for _, n := range notices {
 		switch {
-		case n.Code != CodeLinkedChanged:
+		case n.Code != tipstaff.LinkedChanged:
 			rest = append(rest, n)
 		case !slices.ContainsFunc(first, func(m tipstaff.Notice) bool { return m.Message == n.Message }):
 			first = append(first, n)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,9 +21,10 @@ const (
 	modeExecutable = "100755"
 )
 
-// Protection says of an absolute path that runs may not change what is there; false: it is a
-// file like others.
-type Protection func(path string) (Protected, bool)
+// Protection says, for a change after which these files are there, of an absolute path that runs
+// may not change what is there; false: it is a file like others. Several files together may be
+// what none of them is.
+type Protection func(there []string) func(path string) (Protected, bool)
 
 // Protected is a file that runs may not change.
 type Protected struct {
@@ -34,31 +36,65 @@ type Protected struct {
 // looking finds what a gate has to name first.
 type looking struct {
 	Diff
-	repo    *Repo
-	w       Worktree
-	entries map[string]string // of the tree
-	found   []tipstaff.ObeyedFile
+	repo     *Repo
+	w        Worktree
+	protects func(name string) (Protected, bool)
+	entries  map[string]string // of the tree
+	found    []tipstaff.ObeyedFile
 }
 
 // obeyed are the changed files that programs obey, that lead elsewhere or can be started,
 // and what lies in the worktree and is not delivered as it lies there.
 func (r *Repo) obeyed(ctx context.Context, w Worktree, d Diff) (_ []tipstaff.ObeyedFile, err error) {
 	l := &looking{Diff: d, repo: r, w: w}
-	for _, c := range d.changes {
-		l.file(c)
-	}
-	if l.entries, err = r.entries(ctx, d.Tree); err != nil {
+	if err := l.changed(ctx); err != nil {
 		return nil, err
 	}
-	for _, look := range []func(context.Context) error{l.links, l.added, l.submodules, l.filtered} {
+	for _, look := range []func(context.Context) error{l.added, l.committed, l.submodules, l.filtered} {
 		if err := look(ctx); err != nil {
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(l.found, func(a, b tipstaff.ObeyedFile) int {
+	return ranked(l.found), nil
+}
+
+// obeyedNow is what obeyed finds by the names, modes and links of a recorded change alone: what
+// the manifest says of them may be something else by now.
+func (r *Repo) obeyedNow(ctx context.Context, base, tree string) ([]tipstaff.ObeyedFile, error) {
+	d, err := r.Diff(ctx, base, tree)
+	l := &looking{Diff: d, repo: r}
+	if err == nil {
+		err = l.changed(ctx)
+	}
+	return l.found, err
+}
+
+// sinceThen are the files that a gate names first, with what was found of them now.
+func sinceThen(before, now []tipstaff.ObeyedFile) []tipstaff.ObeyedFile {
+	kept := slices.DeleteFunc(slices.Clone(before), func(f tipstaff.ObeyedFile) bool {
+		return f.Kind != tipstaff.ObeyedLeftOut && f.Kind != tipstaff.ObeyedRaw // of which obeyedNow finds none
+	})
+	return ranked(append(kept, now...))
+}
+
+// changed looks at the changed files as they are recorded.
+func (l *looking) changed(ctx context.Context) (err error) {
+	if l.entries, err = l.repo.entries(ctx, l.Tree); err != nil {
+		return err
+	}
+	l.protects = l.repo.protecting(slices.Collect(maps.Keys(l.entries)))
+	for _, c := range l.changes {
+		l.file(c)
+	}
+	return l.links(ctx)
+}
+
+// ranked are the files in the order in which a gate names them.
+func ranked(files []tipstaff.ObeyedFile) []tipstaff.ObeyedFile {
+	slices.SortStableFunc(files, func(a, b tipstaff.ObeyedFile) int {
 		return cmp.Or(rank(a)-rank(b), strings.Compare(a.Path, b.Path))
 	})
-	return l.found, nil
+	return files
 }
 
 var kinds = []string{tipstaff.ObeyedDecides, tipstaff.ObeyedLeaves, tipstaff.ObeyedElsewhere, tipstaff.ObeyedStarted, tipstaff.ObeyedRepository, tipstaff.ObeyedLeftOut, tipstaff.ObeyedRaw}
@@ -82,7 +118,7 @@ func (l *looking) file(c change) {
 		if c.old != "" && name == c.old {
 			status = "moved away"
 		}
-		if p, ok := l.repo.protects(name); ok {
+		if p, ok := l.protects(name); ok {
 			l.add(name, p.Kind, p.Apply, "%s: %s", status, p.Reason)
 		}
 	}
@@ -121,7 +157,7 @@ func (l *looking) links(ctx context.Context) error {
 		case turnsBack(target):
 			l.add(c.path, tipstaff.ObeyedLeaves, "", "%s: a link to %s, which leads out of the tree if a name before its .. is a link", c.Status, strconv.Quote(target))
 		default:
-			if p, ok := l.repo.protects(to); ok {
+			if p, ok := l.protects(to); ok {
 				l.add(c.path, tipstaff.ObeyedLeaves, "", "%s: a link to %s: %s", c.Status, strconv.Quote(target), p.Reason)
 			}
 		}
@@ -150,8 +186,8 @@ func turnsBack(target string) bool {
 // added finds what the agent has added to git, or committed, and an ignore file keeps out of
 // what is delivered.
 func (l *looking) added(context.Context) error {
-	for name := range l.agents {
-		if kind, delivered := l.entries[name]; delivered && kind != isFolder {
+	for _, name := range l.w.withoutPlaced(slices.Collect(maps.Keys(l.agents))) {
+		if l.delivered(name) {
 			continue
 		}
 		if _, err := os.Lstat(filepath.Join(l.w.Path, filepath.FromSlash(name))); err == nil {
@@ -160,6 +196,45 @@ func (l *looking) added(context.Context) error {
 	}
 	return nil
 }
+
+func (l *looking) delivered(name string) bool {
+	kind, there := l.entries[name]
+	return there && kind != isFolder
+}
+
+// committed finds files of the worker's commits that are not in what is delivered. A file of the
+// base that is gone is among the changes. The worker may have made anything of the repository that
+// they are in: where it cannot be read, that is what is told.
+func (l *looking) committed(ctx context.Context) error {
+	names, err := l.repo.committed(ctx, l.w)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		l.add("…", tipstaff.ObeyedLeftOut, "", "the worker's commits cannot be read, so that nobody can tell what of them is not delivered: %s", oneLine(err.Error()))
+		return nil
+	}
+	said := map[string]bool{}
+	for _, c := range l.changes {
+		said[c.path], said[c.old] = true, true
+	}
+	for _, f := range l.found {
+		said[f.Path] = true
+	}
+	names = slices.DeleteFunc(l.w.withoutPlaced(names), func(name string) bool { return l.delivered(name) || said[name] || said[named(name)] })
+	for i, name := range names {
+		if i == maxCommitted {
+			l.add("…", tipstaff.ObeyedLeftOut, "", "%s more were committed by the worker, and are not delivered", tipstaff.Plural(len(names)-i, "file"))
+			break
+		}
+		l.add(name, tipstaff.ObeyedLeftOut, "", "it was committed by the worker, and is not delivered: only what lies in the worktree is")
+	}
+	return nil
+}
+
+// maxCommitted is how many files are named that a worker has committed, and that are not
+// delivered.
+const maxCommitted = 50
 
 // submodules finds files that lie where another repository has its place.
 func (l *looking) submodules(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,13 @@ func changing(t *testing.T, work func(p *play, dir string)) *play {
 func (p *play) puts(dir, name, text string) {
 	p.t.Helper()
 	writeFile(p.t, filepath.Join(dir, name), text)
+}
+
+// commits stages something in a worktree, and commits it.
+func (p *play) commits(dir string, stage ...string) {
+	p.t.Helper()
+	p.userIn(dir, stage...)
+	p.userIn(dir, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "mine")
 }
 
 func firsts(s tipstaff.DeliverySubject) (all []string) {
@@ -124,6 +132,48 @@ func TestWhatIsToBeKnownOfAChangedFile(t *testing.T) {
 			p.userIn(dir, "add", "-f", "a.out")
 			p.userIn(dir, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "mine")
 		}, "not_delivered a.out"},
+		{"a committed file that is taken out of git again", func(p *play, dir string) {
+			p.puts(dir, ".gitignore", "*.log\n")
+			p.puts(dir, "left.log", "x\n")
+			p.commits(dir, "add", "-f", "left.log")
+			p.commits(dir, "rm", "-q", "--cached", "left.log")
+		}, "not_delivered left.log"},
+		{"a commit of another branch", func(p *play, dir string) {
+			p.userIn(dir, "checkout", "-q", "-b", "feature")
+			p.puts(dir, "feat.txt", "x\n")
+			p.commits(dir, "add", "feat.txt")
+			p.userIn(dir, "checkout", "-q", "-")
+		}, "not_delivered feat.txt"},
+		{"a commit without a branch", func(p *play, dir string) {
+			p.userIn(dir, "checkout", "-q", "--detach")
+			p.puts(dir, "a/b\nc", "x\n")
+			p.commits(dir, "add", "-A")
+			must(p.bed, os.Remove(dir+"/a/b\nc"))
+		}, "not_delivered a/b\nc"},
+		{"commits of what is delivered", func(p *play, dir string) {
+			p.puts(dir, "feat.txt", "x\n")
+			p.commits(dir, "add", "-A")
+			p.commits(dir, "rm", "-q", "README")
+			p.userIn(dir, "update-ref", "refs/heads/theirs", "refs/remotes/theirs")
+		}, ""},
+		{"many committed files", func(p *play, dir string) {
+			for i := range maxCommitted + 2 {
+				p.puts(dir, fmt.Sprintf("many/%02d", i), "x\n")
+			}
+			p.commits(dir, "add", "-A")
+			must(p.bed, os.RemoveAll(dir+"/many"))
+		}, "not_delivered many/00, not_delivered many/01, …, not_delivered many/49, not_delivered …"},
+		{"commits that cannot be read", func(p *play, dir string) { mkfifo(p.bed, dir+".git/refs/heads/pipe") }, "not_delivered …"},
+		{"a merge that adds a file", func(p *play, dir string) {
+			p.userIn(dir, "checkout", "-q", "-b", "side")
+			p.puts(dir, "also.txt", "so that something is delivered\n")
+			p.commits(dir, "add", "-A")
+			p.userIn(dir, "checkout", "-q", "-")
+			p.userIn(dir, "merge", "-q", "--no-ff", "--no-commit", "side")
+			p.puts(dir, "evil.txt", "x\n")
+			p.commits(dir, "add", "-A")
+			must(p.bed, os.Remove(dir+"/evil.txt"))
+		}, "not_delivered evil.txt"},
 		{"a file added to git that is a folder by now", func(p *play, dir string) {
 			p.puts(dir, "x", "x\n")
 			p.userIn(dir, "add", "x")
@@ -147,11 +197,20 @@ func TestWhatIsToBeKnownOfAChangedFile(t *testing.T) {
 			p.user("add", "-A")
 			p.user("update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("2", 40)+",sub")
 			p.user("commit", "-qm", "second")
+			p.write("theirs.txt", "of somebody else\n")
+			p.user("add", "theirs.txt")
+			p.user("commit", "-qm", "third")
+			p.user("update-ref", "refs/remotes/theirs", "HEAD")
+			p.user("reset", "-q", "--hard", "HEAD~")
 			base, err := p.open().Resolve(context.Background(), "HEAD")
 			must(p.bed, err)
 			p.spec.Base = base
 			p.drive()
-			if got := strings.Join(firsts(p.subject("delivery#1")), ", "); got != c.want {
+			found := firsts(p.subject("delivery#1"))
+			if n := len(found); n > 5 {
+				found = slices.Concat(found[:2], []string{"…"}, found[n-2:])
+			}
+			if got := strings.Join(found, ", "); got != c.want {
 				t.Errorf("%q, not %q", got, c.want)
 			}
 		})
@@ -212,6 +271,72 @@ func TestApplyAsksAboutWhatDecides(t *testing.T) {
 				t.Errorf("the checkout was changed:\n%s", after)
 			}
 		})
+	}
+}
+
+// An acceptance is of the files that the gate has named. What has come to be protected since then
+// opens it again, and stands in its first lines, with the reason; what is protected no longer is
+// named no more. What git has said of the worktree stays.
+func TestAnAcceptanceIsOfWhatTheGateHasNamed(t *testing.T) {
+	p := changing(t, func(p *play, dir string) {
+		p.puts(dir, "tipstaff.yaml", "x\n")
+		p.puts(dir, ".vscode/tasks.json", "{}\n")
+		p.puts(dir, "bin/tool.sh", "x\n")
+		must(p.bed, os.Symlink("bin/tool.sh", dir+"/tool"))
+		p.puts(dir, ".gitignore", "*.out\n")
+		p.puts(dir, "a.out", "x\n")
+		p.userIn(dir, "add", "-f", "a.out")
+	})
+	p.drive()
+	if got := strings.Join(firsts(p.subject("delivery#1")), ", "); got != "decides tipstaff.yaml, configuration .vscode/tasks.json, not_delivered a.out" {
+		t.Errorf("named first are %s", got)
+	}
+	before := everything(p.bed, p.dir)
+	accept := func(gate string) {
+		must(p.bed, p.log.Decide(runID, p.gate(gate).ID.String(), flow.Decision{Action: tipstaff.DeliverApply, Answer: tipstaff.AcceptObeyed(), By: "ada", Via: "command"}))
+		p.drive()
+	}
+	p.protect = func(path string) (Protected, bool) {
+		switch {
+		case path == "bin/tool.sh":
+			return Protected{"a program that is started", tipstaff.ObeyedDecides, tipstaff.ApplyAsks}, true
+		case strings.HasPrefix(path, ".vscode/"):
+			return Protected{}, false
+		}
+		return deciding(path)
+	}
+	accept("delivery#1")
+	if names := changedNames(before, everything(p.bed, p.dir)); p.outcome.Status != "" || len(names) > 0 {
+		t.Fatalf("%+v has changed %v", p.outcome, names)
+	}
+	s := p.subject("delivery#2")
+	if got := strings.Join(firsts(s), ", "); got != "decides bin/tool.sh, decides tipstaff.yaml, link tool, not_delivered a.out" {
+		t.Errorf("named first are %s", got)
+	}
+	if lines := tipstaff.Subject(p.gate("delivery#2")).Lines; lines[0] != "decides  bin/tool.sh  added: a program that is started  (apply asks once more)" {
+		t.Errorf("the first line is %q", lines[0])
+	}
+	if len(s.Notices) == 0 || !strings.Contains(s.Notices[0].Message, tipstaff.BlockObeyed+" (bin/tool.sh)") {
+		t.Errorf("it does not say why it opens again: %+v", s.Notices)
+	}
+	accept("delivery#2")
+	if p.outcome.Status != tipstaff.DeliveredApplied {
+		t.Errorf("%+v", p.outcome)
+	}
+}
+
+// What was recorded of a decision before acceptances were of named files goes on as it was meant.
+func TestEarlierAcceptances(t *testing.T) {
+	var d run
+	d.diff.Obeyed = []tipstaff.ObeyedFile{{Path: "CLAUDE.md", Apply: tipstaff.ApplyAsks}, {Path: "x"}}
+	if got := string(flow.JSON(d.applied(committed{Commit: "c"}, true))); !strings.HasSuffix(got, `"commit":"c","asks":true,"accepted":true}`) {
+		t.Error(got)
+	}
+	if got := string(flow.JSON(d.applied(committed{Commit: "c", Names: true}, true))); !strings.HasSuffix(got, `"commit":"c","asks":true,"named":["CLAUDE.md"]}`) {
+		t.Error(got)
+	}
+	if got := string(flow.JSON(d.applied(committed{Commit: "c", Names: true}, false))); !strings.HasSuffix(got, `"commit":"c","asks":true}`) {
+		t.Error(got)
 	}
 }
 

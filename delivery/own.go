@@ -256,6 +256,9 @@ func (r *Repo) restoreOwn(ctx context.Context, w Worktree) (changed []Difference
 			return nil, err
 		}
 		changed = []Difference{{Name: "the repository itself"}}
+		if err := r.exclude(ctx, w.Path, w.gitDir(), w.Placed); err != nil {
+			return nil, err
+		}
 		if !regular(w.index()) {
 			return changed, nil
 		}
@@ -285,6 +288,9 @@ func (r *Repo) restoreOwn(ctx context.Context, w Worktree) (changed []Difference
 		changed = append(changed, Difference{Name: "info/exclude"})
 		users, err := readSmall(filepath.Join(r.Common, "info", "exclude"))
 		if err := errors.Join(err, put(own, "info/exclude", users)); err != nil {
+			return nil, err
+		}
+		if err := r.exclude(ctx, w.Path, w.gitDir(), w.Placed); err != nil {
 			return nil, err
 		}
 	}

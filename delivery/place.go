@@ -76,11 +76,33 @@ func (r *Repo) beside(commit string) (string, error) {
 			return "", &fs.PathError{Op: "stat", Path: dir, Err: err}
 		}
 	}
-	name := "tipstaff-apply-" + short(commit)
 	if of[0].Dev == of[1].Dev {
-		return filepath.Join(r.GitDir, name), nil
+		return filepath.Join(r.GitDir, besideOf(r.worktree)+short(commit)), nil
 	}
-	return filepath.Join(r.Checkout, "."+name), nil
+	return filepath.Join(r.Checkout, "."+besideOf(r.worktree)+short(commit)), nil
+}
+
+// besideOf begins the names of what is written beside the checkout of the commits of a worktree;
+// "": of a run without one of its own.
+func besideOf(worktree string) string {
+	if worktree == "" {
+		return "tipstaff-apply-"
+	}
+	return "tipstaff-apply-" + filepath.Base(worktree) + "-"
+}
+
+// forgetPlacings removes what attempts have left beside that were broken off, of all commits of a
+// worktree. Files that they have replaced were as git has them.
+func (r *Repo) forgetPlacings(w Worktree) error {
+	var errs []error
+	for _, begin := range []string{filepath.Join(r.GitDir, besideOf(w.Path)), filepath.Join(r.Checkout, "."+besideOf(w.Path))} {
+		left, err := filepath.Glob(escapeGlob(begin) + "*")
+		errs = append(errs, err)
+		for _, path := range left {
+			errs = append(errs, removeAll(path))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func oldIn(beside string) string { return filepath.Join(beside, "old") }
@@ -107,6 +129,11 @@ func (s *scratch) writeBeside(ctx context.Context, p *placing, changes []change)
 	for _, id := range ids {
 		need += sizes[id]
 	}
+	for _, c := range changes {
+		if c.large != nil {
+			need += c.large.size
+		}
+	}
 	if at, free := fullest(s.files); at != "" && need > free {
 		return &FullError{Path: at, Need: need, Free: free}
 	}
@@ -123,7 +150,10 @@ func (s *scratch) writeBeside(ctx context.Context, p *placing, changes []change)
 	if errors.As(err, &none) {
 		none.Need = need
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return s.writeLarge(ctx, p.fresh, changes)
 }
 
 // renameFile has a file take a place; tests let it fail.

@@ -25,8 +25,10 @@ type scratch struct {
 
 	objects string   // where new objects are put
 	shared  []string // where others are
+	reads   []string // directories of git that are read, too
 
 	stood map[string]filestamp.Stamp // files of the checkout, before they were looked at
+	large map[string]string          // those with a content that git LFS keeps, by its digest
 }
 
 // scratch makes one. With a work tree its commands read and write files there, with an
@@ -171,7 +173,7 @@ func (s *scratch) run(ctx context.Context, dir string, stdin []byte, args ...str
 		}
 		env = append(env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+strings.Join(list, ":"))
 	}
-	out, err := s.repo.git.start(ctx, call{dir: cmp.Or(dir, s.dir), env: env, stdin: stdin, args: args, reads: s.repo.dirs(), files: s.files})
+	out, err := s.repo.git.start(ctx, call{dir: cmp.Or(dir, s.dir), env: env, stdin: stdin, args: args, reads: append(s.repo.dirs(), s.reads...), files: s.files})
 	return out, full(err, s.objects, s.files, s.dir)
 }
 

@@ -173,11 +173,11 @@ func copyIndex(from, to string) error {
 	return os.Rename(temp, to)
 }
 
-// RemoveWorktree removes a worktree with its repository and what was recorded of it, and
-// then the ref that has kept its base. Of one without a repository of its own the branch goes
+// RemoveWorktree removes a worktree with its repository, what was recorded of it and what an
+// apply of it has left that was broken off, and then the ref that has kept its base. Of one without a repository of its own the branch goes
 // too, unless the agent has committed there. What is gone already is no error.
 func (r *Repo) RemoveWorktree(ctx context.Context, w Worktree) error {
-	if err := r.clear(w); err != nil {
+	if err := errors.Join(r.clear(w), r.forgetPlacings(w)); err != nil {
 		return err
 	}
 	ref := w.Branch

@@ -20,11 +20,13 @@ servers:
 		t.Fatal(problems)
 	}
 	dir := t.TempDir()
-	protects := applying(workspace.Protect(m, workspace.Around{Dir: dir, Env: func(string) string { return "" }}))
+	there := []string{filepath.Join(dir, "bare/HEAD"), filepath.Join(dir, "bare/objects/x"), filepath.Join(dir, "bare/refs/x")}
+	protects := applying(workspace.Protect(m, workspace.Around{Dir: dir, Env: func(string) string { return "" }}))(there)
 	for path, want := range map[string]string{
 		".tipstaff/journal":        "decides never",
 		".git/config":              "decides never",
 		"lib/.git/hooks/pre-push":  "decides never",
+		"bare/config":              "decides never",
 		"tipstaff.yaml":            "decides asks",
 		"wiki/server.sh":           "decides asks",
 		".github/workflows/ci.yml": "configuration asks",

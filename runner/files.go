@@ -431,20 +431,22 @@ func (e *Environment) deliveryActs() map[string]flow.Activity {
 // applying is what a protection means for changes that a person has looked at. What
 // servers.builtin.writable opens by name is named, too.
 func applying(p *workspace.Protection) delivery.Protection {
-	reviewed := sync.OnceValue(p.Reviewed)
-	return func(path string) (delivery.Protected, bool) {
-		f, opened, found := reviewed().Change(path)
-		of := delivery.Protected{Reason: f.Why, Kind: tipstaff.ObeyedDecides, Apply: tipstaff.ApplyAsks}
-		if f.Rule == workspace.RuleSetting {
-			of.Kind = tipstaff.ObeyedElsewhere
+	return func(there []string) func(path string) (delivery.Protected, bool) {
+		reviewed := sync.OnceValue(func() *workspace.Protection { return p.Reviewed().Making(there) })
+		return func(path string) (delivery.Protected, bool) {
+			f, opened, found := reviewed().Change(path)
+			of := delivery.Protected{Reason: f.Why, Kind: tipstaff.ObeyedDecides, Apply: tipstaff.ApplyAsks}
+			if f.Rule == workspace.RuleSetting {
+				of.Kind = tipstaff.ObeyedElsewhere
+			}
+			switch {
+			case f.Rule == workspace.RuleOwn:
+				of.Apply = tipstaff.ApplyNever
+			case opened:
+				of.Apply = ""
+			}
+			return of, found
 		}
-		switch {
-		case f.Rule == workspace.RuleOwn:
-			of.Apply = tipstaff.ApplyNever
-		case opened:
-			of.Apply = ""
-		}
-		return of, found
 	}
 }
 

@@ -76,6 +76,35 @@ func TestADecisionNamesWhatHasComeToBeObeyed(t *testing.T) {
 	}
 }
 
+// Files none of which is obeyed may be a repository together: they are named first, and never
+// applied.
+func TestAChangeThatMakesARepository(t *testing.T) {
+	b := newBed(t)
+	b.withGit()
+	run, _ := b.run(deliverable)
+	worktree := filepath.Join(b.Worktrees, run.String())
+	for name, text := range map[string]string{"HEAD": "ref: refs/heads/main\n", "objects/.keep": "", "refs/.keep": "", "config": "[core]\n\tfsmonitor = touch PWNED\n"} {
+		at := filepath.Join(worktree, "foo", name)
+		b.check(os.MkdirAll(filepath.Dir(at), 0o755))
+		b.check(os.WriteFile(at, []byte(text), 0o644))
+	}
+	b.changed(run, worktree)
+	gate, err := b.Gate(cli(), run, "delivery#1")
+	b.check(err)
+	for i, name := range []string{"foo/HEAD", "foo/config", "foo/objects/.keep", "foo/refs/.keep"} {
+		if line := gate.Shown.Lines[i]; !strings.HasPrefix(line, "decides  "+name+"  ") || !strings.Contains(line, "apply never changes it") {
+			t.Errorf("line %d is %q", i+1, line)
+		}
+	}
+	if got := blockers(gate); got != "apply:protected_path" {
+		t.Errorf("blocked: %q", got)
+	}
+	_, err = b.decide(run, "delivery#1", tipstaff.DeliverApply, func(r *tipstaff.DecideRequest) { r.Answer = tipstaff.AcceptObeyed() })
+	if tipstaff.CodeOf(err) != tipstaff.ActionBlocked {
+		t.Errorf("decided: %v", err)
+	}
+}
+
 // A branch changes nothing that is obeyed here: nobody is asked about it once more.
 func TestABranchIsNotAskedAboutTwice(t *testing.T) {
 	b := newBed(t)

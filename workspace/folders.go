@@ -51,12 +51,7 @@ func (f *folderFacts) of(v visited) folderFact {
 		return fact
 	}
 	settled := stamp.Settled()
-	fact := folderFact{stamp: stamp, workspace: isWorkspace(v.path)}
-	for i, name := range repositoryNames {
-		if exists(join(v.path, name)) {
-			fact.has |= 1 << i
-		}
-	}
+	fact := folderFact{stamp: stamp, workspace: isWorkspace(v.path), has: repositoryNamesIn(v.path)}
 	delete(f.known, v.path)
 	delete(f.inners, v.path)
 	if settled && len(f.known) < mostFolders {
@@ -72,13 +67,67 @@ func (f folderFact) repository(folder, path string) bool {
 		return false
 	}
 	first, _, _ := strings.Cut(below(folder, path), "/")
-	has := f.has
+	return isRepository(f.has | repositoryBits[fold(first)])
+}
+
+// isRepository reports whether git takes a folder for a repository that has these names.
+func isRepository(has uint8) bool {
+	return has&hasHead != 0 && (has&hasObjects != 0 && has&hasRefs != 0 || has&hasCommon != 0)
+}
+
+// repositoryBits are the bits of repositoryNames, folded.
+var repositoryBits = func() map[string]uint8 {
+	bits := map[string]uint8{}
 	for i, name := range repositoryNames {
-		if strings.EqualFold(first, name) {
+		bits[fold(name)] = 1 << i
+	}
+	return bits
+}()
+
+// repositoryNamesIn are the bits of the names that a folder has.
+func repositoryNamesIn(folder string) (has uint8) {
+	for i, name := range repositoryNames {
+		if exists(join(folder, name)) {
 			has |= 1 << i
 		}
 	}
-	return has&hasHead != 0 && (has&hasObjects != 0 && has&hasRefs != 0 || has&hasCommon != 0)
+	return has
+}
+
+// repositories are the folders, as places says, that git would take for repositories if these
+// files were there beside what is: none of them alone need make a folder one.
+func repositories(paths []string, place func(path string) string) map[string]bool {
+	has, spelled := map[string]uint8{}, map[string]map[string]bool{}
+	for _, path := range paths {
+		for i := 0; i < len(path); {
+			end := len(path)
+			if n := strings.IndexByte(path[i:], '/'); n >= 0 {
+				end = i + n
+			}
+			if bit := repositoryBits[fold(path[i:end])]; bit != 0 {
+				folder := path[:max(i-1, 0)]
+				at := place(folder)
+				if has[at] |= bit; spelled[at] == nil {
+					spelled[at] = map[string]bool{}
+				}
+				spelled[at][folder] = true
+			}
+			i = end + 1
+		}
+	}
+	var found map[string]bool
+	for at, bits := range has {
+		for folder := range spelled[at] {
+			bits |= repositoryNamesIn(folder)
+		}
+		if isRepository(bits) {
+			if found == nil {
+				found = map[string]bool{}
+			}
+			found[at] = true
+		}
+	}
+	return found
 }
 
 // inner is the protection of another workspace in a folder.

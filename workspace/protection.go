@@ -47,6 +47,8 @@ type Protection struct {
 	folders   *folderFacts     // what is known of folders
 	nested    bool             // it is that of a workspace in, or around, another
 
+	repositories map[string]bool // folded: folders that a change would make repositories
+
 	copy     string // a copy of the workspace that is written in; "": the workspace itself
 	reviewed bool   // a person sees what is written before it is in the workspace
 }
@@ -83,6 +85,15 @@ func (p *Protection) Reviewed() *Protection {
 	p.build()
 	q := *p
 	q.reviewed = true
+	return &q
+}
+
+// Making is the same for a change that has these files come to be, absolute paths: beside what is
+// there they may make a folder a repository, though none of them does alone.
+func (p *Protection) Making(paths []string) *Protection {
+	p.build()
+	q := *p
+	q.repositories = repositories(paths, p.folded)
 	return &q
 }
 
@@ -169,6 +180,9 @@ func (p *Protection) find(path string, replaced bool) (is findings) {
 	if place.real != place.named {
 		p.at(place.real, p.reviewed, look)
 	}
+	if p.inRepository(place.named) || p.inRepository(place.real) {
+		look(Finding{Rule: RuleOwn, Why: whyGit})
+	}
 	for _, of := range place.folders {
 		facts := p.folders.of(of)
 		if facts.repository(of.path, place.named) || facts.repository(of.path, place.real) {
@@ -186,6 +200,21 @@ func (p *Protection) find(path string, replaced bool) (is findings) {
 		look(otherName)
 	}
 	return is
+}
+
+// inRepository reports whether a path lies in a folder that the change makes a repository.
+func (p *Protection) inRepository(path string) bool {
+	if len(p.repositories) == 0 {
+		return false
+	}
+	for at := filepath.Dir(p.folded(path)); ; at = filepath.Dir(at) {
+		if p.repositories[at] {
+			return true
+		}
+		if at == filepath.Dir(at) {
+			return false
+		}
+	}
 }
 
 // at looks at one path, links in it followed, for who writes it as reviewed says.

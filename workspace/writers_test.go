@@ -53,7 +53,7 @@ var guardedPaths = []struct {
 	{".tipstaff/keys/user.key", false, "belongs to Tipstaff"}, {".tipstaff/new/x", false, "belongs to Tipstaff"}, {"sub/.tipstaff/tipstaff.db", false, "belongs to Tipstaff"},
 	{".git/config", false, "git"}, {".git/hooks/post-commit", false, "git"}, {"sub/.git/config", false, "git"}, {"sub/deep/.git/info/attributes", false, "git"}, {".GIT/config", false, "git"},
 	{".git./hooks/x", false, "git"}, {".g\u200cit/config", false, "git"}, {"hooks.d/pre-commit", false, "git is told to obey hooks.d"}, {"gitinc/extra", true, "git is told to obey gitinc/extra"},
-	{"attrs/attributes", true, "git is told to obey attrs/attributes"}, {"bare.git/config", false, "git"},
+	{"attrs/attributes", true, "git is told to obey attrs/attributes"}, {"bare.git/config", false, "git"}, {"half.git/HEAD", true, "git"}, {"half.git/head", true, "git"},
 	// what decides
 	{"tipstaff.yaml", true, "what runs may do"}, {"tipstaff.lock", true, "what runs may do"}, {"Tipstaff.YAML", true, "what runs may do"}, {"sub/tipstaff.yaml", true, "what runs may do"},
 	{"tip\u017ftaff.yaml", true, "what runs may do"}, {"rules/policy.yaml", true, "rules/policy.yaml"}, {"tables/models.yaml", true, "tables/models.yaml"},
@@ -93,7 +93,7 @@ func guardedPlace(t testing.TB) (dir string, m *workspace.Manifest, around works
 	for name, text := range map[string]string{"tipstaff.yaml": guarded, "rules/policy.yaml": "version: 1\nrules: []\n", "tables/models.yaml": "{}", "words/README.md": "",
 		"srv/main.py": "", "bin/run.sh": "", "conf/js.json": "{}", "lib/x.py": "", "app/index.js": "", "cli/claude": "", "gitinc/extra": "[core]\n\tattributesFile = attrs/attributes\n",
 		"served/a.yaml": "", "nested/tipstaff.yaml": "servers: {s: {command: [python3, run/it.py], tools: {x: {}}}}\npolicy: {file: rules/p.yaml}\n", "nested/run/it.py": "",
-		"nested/rules/p.yaml": "version: 1\nrules: []\n", "bare.git/HEAD": "ref: refs/heads/main\n", "bare.git/objects/x": "", "bare.git/refs/x": "", "sub/.git/HEAD": "", "pipelines/x": ""} {
+		"nested/rules/p.yaml": "version: 1\nrules: []\n", "bare.git/HEAD": "ref: refs/heads/main\n", "bare.git/objects/x": "", "bare.git/refs/x": "", "half.git/objects/x": "", "half.git/refs/x": "", "sub/.git/HEAD": "", "pipelines/x": ""} {
 		put(name, text)
 	}
 	git(t, dir, "", "init", "-q", "-b", "main")
@@ -191,6 +191,34 @@ func (allowAll) Decide(string, string, string, json.RawMessage) worker.Ruling {
 // applied tries to apply a commit that changes a path, whatever git itself would let stand there.
 func applied(t *testing.T, dir string, p *workspace.Protection, path string) (string, bool) {
 	t.Helper()
+	base := commitOf(t, dir)
+	return appliedFrom(t, dir, p, base, commitOf(t, dir, path))
+}
+
+// commitOf is a commit with these files, each with two words in it.
+func commitOf(t *testing.T, dir string, paths ...string) string {
+	t.Helper()
+	var tree func(paths []string) string
+	tree = func(paths []string) string {
+		at, folders := "", map[string][]string{}
+		for _, path := range paths {
+			if folder, rest, deeper := strings.Cut(path, "/"); deeper {
+				folders[folder] = append(folders[folder], rest)
+			} else {
+				at += "100644 blob " + git(t, dir, "of "+path, "hash-object", "-w", "--stdin") + "\t" + path + "\n"
+			}
+		}
+		for folder, below := range folders {
+			at += "040000 tree " + tree(below) + "\t" + folder + "\n"
+		}
+		return git(t, dir, at, "mktree")
+	}
+	return git(t, dir, "", "commit-tree", "-m", "some files", tree(paths))
+}
+
+// appliedFrom tries to apply the change from one commit to another.
+func appliedFrom(t *testing.T, dir string, p *workspace.Protection, base, commit string) (string, bool) {
+	t.Helper()
 	g := &delivery.Git{Temp: t.TempDir(), Env: func(name string) string { return map[string]string{"HOME": dir, "PATH": os.Getenv("PATH")}[name] },
 		Run: func(ctx context.Context, dir string, env []string, stdin []byte, args ...string) ([]byte, error) {
 			cmd := exec.CommandContext(ctx, "git", args...)
@@ -208,21 +236,16 @@ func applied(t *testing.T, dir string, p *workspace.Protection, path string) (st
 		t.Fatal(err)
 	}
 	why := map[string]string{}
-	r.Protection = func(path string) (delivery.Protected, bool) {
-		f, opened, found := p.Reviewed().Change(path)
-		if why[path] = f.Why; opened {
-			return delivery.Protected{}, false
+	r.Protection = func(there []string) func(path string) (delivery.Protected, bool) {
+		making := p.Reviewed().Making(there)
+		return func(path string) (delivery.Protected, bool) {
+			f, opened, found := making.Change(path)
+			if why[path] = f.Why; opened {
+				return delivery.Protected{}, false
+			}
+			return delivery.Protected{Apply: tipstaff.ApplyNever}, found
 		}
-		return delivery.Protected{Apply: tipstaff.ApplyNever}, found
 	}
-	empty := git(t, dir, "", "mktree")
-	base := git(t, dir, "", "commit-tree", "-m", "base", empty)
-	at := git(t, dir, "mine", "hash-object", "-w", "--stdin")
-	line, parts := "100644 blob "+at, strings.Split(path, "/")
-	for i := len(parts) - 1; i >= 0; i-- {
-		line = "040000 tree " + git(t, dir, line+"\t"+parts[i]+"\n", "mktree")
-	}
-	commit := git(t, dir, "", "commit-tree", "-m", "change", "-p", base, strings.Fields(line)[2])
 	fit, names, err := r.Fit(t.Context(), base, commit)
 	if err != nil {
 		t.Fatal(err)
@@ -237,6 +260,58 @@ func applied(t *testing.T, dir string, p *workspace.Protection, path string) (st
 		names[i] += ": " + why[filepath.Join(dir, name)]
 	}
 	return strings.Join(names, "; "), fit == delivery.Refused
+}
+
+// Files none of which git obeys may together be a repository, whose configuration git obeys for
+// whoever asks it there: `apply` brings none of them, whatever is there already.
+func TestApplyMakesNoRepository(t *testing.T) {
+	bare := func(at string) []string {
+		return []string{at + "HEAD", at + "config", at + "objects/.keep", at + "refs/.keep"}
+	}
+	for _, c := range []struct {
+		name               string
+		there, base, after []string // files of the checkout that git does not know, of the base, and after the change
+		refused            string
+	}{
+		{"a new repository", nil, nil, bare("foo/"), "foo/HEAD foo/config foo/objects/.keep foo/refs/.keep"},
+		{"deep below", nil, nil, append(bare("a/b/c/d/"), "a/b/x"), "a/b/c/d/HEAD a/b/c/d/config a/b/c/d/objects/.keep a/b/c/d/refs/.keep"},
+		{"half of it in the base", nil, []string{"foo/objects/x", "foo/refs/x"}, []string{"foo/HEAD", "foo/objects/x", "foo/refs/x"}, "foo/HEAD"},
+		{"half of it ignored in the checkout", []string{"foo/objects/x", "foo/HEAD"}, nil, []string{"foo/refs/heads/x", "foo/config"}, "foo/config foo/refs/heads/x"},
+		{"spelled as other file systems read it", nil, nil, []string{"Foo/Head", "foo/objects/x", "FOO/refs/x", "foo/config"}, "FOO/refs/x Foo/Head foo/config foo/objects/x"},
+		{"half of it spelled otherwise", nil, []string{"foo/OBJECTS/x", "foo/refs/x"}, []string{"Foo/HEAD", "foo/OBJECTS/x", "foo/refs/x"}, "Foo/HEAD"},
+		{"that of a worktree", nil, nil, []string{"w/HEAD", "w/commondir", "w/gitdir"}, "w/HEAD w/commondir w/gitdir"},
+		{"moved into its place", nil, []string{"HEAD.txt", "foo/objects/x", "foo/refs/x"}, []string{"foo/HEAD", "foo/objects/x", "foo/refs/x"}, "foo/HEAD"},
+		{"a file that names one", nil, nil, []string{"foo/.git"}, "foo/.git"},
+		{"two of three", nil, nil, []string{"foo/objects/x", "foo/refs/x", "HEAD", "foo/x/HEAD", "foo/config"}, ""},
+		{"in two folders", nil, []string{"foo/HEAD"}, []string{"foo/HEAD", "bar/objects/x", "bar/refs/x"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := realDir(t)
+			git(t, dir, "", "init", "-q", "-b", "main")
+			base := commitOf(t, dir, c.base...)
+			git(t, dir, "", "reset", "-q", "--hard", base)
+			for _, name := range c.there {
+				at := filepath.Join(dir, name)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, nil, 0o644), os.WriteFile(filepath.Join(dir, ".git/info/exclude"), []byte("foo\n"), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			names, refused := appliedFrom(t, dir, workspace.Protect(nil, workspace.Around{Dir: dir, Env: func(string) string { return "" }}), base, commitOf(t, dir, c.after...))
+			var got []string
+			for _, name := range strings.Split(names, "; ") {
+				name, why, _ := strings.Cut(name, ": ")
+				if got = append(got, name); refused && !strings.Contains(why, "git repository") {
+					t.Errorf("%s: %s", name, why)
+				}
+			}
+			if strings.Join(got, " ") != c.refused || refused != (c.refused != "") {
+				t.Errorf("refused %v: %q, not %q", refused, got, c.refused)
+			}
+			if status := git(t, dir, "", "status", "--porcelain", "-uall"); refused && status != "" {
+				t.Errorf("the checkout has changed:\n%s", status)
+			}
+		})
+	}
 }
 
 // Whoever writes for a run refuses the same, and says why.

@@ -8,6 +8,7 @@ const (
 	oneAtATime  = "One `apply` at a time writes"
 	noHalves    = "Nothing is applied by halves"
 	diskFull    = "for which a disk is full asks a person"
+	accepts     = "which holds for those that the record of the gate names"
 	noWorktree  = "What was decided needs no worktree any more"
 )
 
@@ -102,6 +103,22 @@ var deliveryBugs = []bug{
 		suites: []suite{tests("delivery", "TestTwoThatApplyAtOnce")},
 	},
 	{
+		id: "accepted-unnamed", page: "delivery.md", says: accepts,
+		slip:   "takes an acceptance of some files for one of all",
+		file:   "delivery/activity.go",
+		old:    "func(name string) bool { return named[name] })",
+		new:    "func(string) bool { return len(named) > 0 })",
+		suites: []suite{tests("delivery", "TestAnAcceptanceIsOfWhatTheGateHasNamed")},
+	},
+	{
+		id: "named-as-it-was", page: "delivery.md", says: "names them in its first lines and asks about them",
+		slip:   "opens the gate anew with what was obeyed when the difference was recorded",
+		file:   "delivery/deliver.go",
+		old:    "		d.diff.Obeyed = sinceThen(d.diff.Obeyed, *made.Obeyed)\n",
+		new:    "		_ = sinceThen\n",
+		suites: []suite{tests("delivery", "TestAnAcceptanceIsOfWhatTheGateHasNamed")},
+	},
+	{
 		id: "published-from-a-worktree", page: "delivery.md", says: noWorktree,
 		slip:   "says of a run that has only to publish that it cannot go on",
 		file:   "diagnose.go",
@@ -132,5 +149,13 @@ var deliveryBugs = []bug{
 		old:    "		fmt.Fprintf(a.out, \"followed up by %s, with what is to be corrected\\n\", next)\n",
 		new:    "",
 		suites: []suite{script("followup")},
+	},
+	{
+		id: "placings-for-ever", page: "delivery.md", says: "with what an `apply` has left in yours (`tipstaff-apply-<run>-…`) that was broken off",
+		slip:   "leaves what was written beside the checkout to whoever applies the same commit again",
+		file:   "delivery/worktree.go",
+		old:    "errors.Join(r.clear(w), r.forgetPlacings(w))",
+		new:    "r.clear(w)",
+		suites: []suite{tests("delivery", "TestAnApplyThatCannotBeTakenBack")},
 	},
 }

@@ -8,6 +8,7 @@ const (
 	linkedCompare = "compared after each invocation of a worker and before each check"
 	beforeAnybody = "before anybody works there"
 	newContents   = "puts new contents beside those of the repository"
+	writesThem    = "`apply` too, and writes them into the checkout"
 	ownPorts      = "No two worktrees have the same one"
 )
 
@@ -156,5 +157,61 @@ var filesBugs = []bug{
 		old:    "kept, err := r.contentHolds(ctx, d.changes, holds)",
 		new:    "kept, err := r.contentHolds(ctx, nil, holds)",
 		suites: []suite{tests("delivery", "TestACredentialInAContent")},
+	},
+	{
+		id: "links-after-the-files", page: "delivery.md", says: "the gate tells of `linked_changed` first",
+		slip:   "tells of links that have changed with all other notices, after the files",
+		file:   "subject_delivery.go",
+		old:    "		if n.Code == LinkedChanged {",
+		new:    "		if n.Code == LinkedChanged && n.Message == \"\" {",
+		suites: []suite{tests("delivery", "TestChangedLinksAreTold")},
+	},
+	{
+		id: "links-untracked", page: "delivery.md", says: "git ignores it in the worktree and where checks run",
+		slip:   "believes that whoever ignores a folder ignores a link, too",
+		file:   "delivery/exclude.go",
+		old:    "	if err != nil || len(untracked) == 0 {",
+		new:    "	if err != nil || len(untracked) <= len(placed) {",
+		suites: []suite{tests("delivery", "TestGitIgnoresWhatWasGiven")},
+	},
+	{
+		id: "given-told-as-added", page: "delivery.md", says: "Nor is what the worktree was given",
+		slip:   "takes what the worktree was given for something of the worker's",
+		file:   "delivery/obeyed.go",
+		old:    "l.w.withoutPlaced(slices.Collect(maps.Keys(l.agents)))",
+		new:    "slices.Collect(maps.Keys(l.agents))",
+		suites: []suite{tests("delivery", "TestWhatWasGivenIsNotDelivered")},
+	},
+	{
+		id: "pointers-applied", page: "delivery.md", says: writesThem,
+		slip:   "leaves in the checkout what git writes without a filter",
+		file:   "delivery/place.go",
+		old:    "	return s.writeLarge(ctx, p.fresh, changes)\n",
+		new:    "	_ = s.writeLarge\n	return nil\n",
+		suites: []suite{tests("delivery", "TestContentsOfLFSAreApplied")},
+	},
+	{
+		id: "contents-not-brought", page: "delivery.md", says: writesThem,
+		slip:   "writes contents, and leaves what git LFS keeps of them beside the worktree",
+		file:   "delivery/apply.go",
+		old:    "		if err := s.bringLarge(ctx, changes); err != nil {\n			return err\n		}\n",
+		new:    "",
+		suites: []suite{tests("delivery", "TestContentsOfLFSAreApplied")},
+	},
+	{
+		id: "contents-are-no-pointers", page: "delivery.md", says: writesThem,
+		slip:   "compares a content of the checkout with the pointer to it",
+		file:   "delivery/apply.go",
+		old:    "held := err == nil && large != nil &&",
+		new:    "held := err != nil && large != nil &&",
+		suites: []suite{tests("delivery", "TestContentsOfLFSAreApplied")},
+	},
+	{
+		id: "contents-of-nobody", page: "delivery.md", says: "blocks `apply` (`lfs_content_missing`)",
+		slip:   "believes that somebody has every content",
+		file:   "delivery/apply.go",
+		old:    "	if names = s.unfetched(changes); len(names) > 0 {",
+		new:    "	if names = s.unfetched(changes); len(names) > len(changes) {",
+		suites: []suite{tests("delivery", "TestApplyWithoutAContentOfLFS")},
 	},
 }
