@@ -4,6 +4,7 @@ const (
 	changedProgramsDoNothing = "A program that no longer fits its records does nothing."
 	fittingIsNeverRefused    = "A program that fits is never refused."
 	misuseEndsNothing        = "what was done stays, and the run goes on once the program is mended."
+	lacksDoNothing           = "because it was never compiled, accepted or put into effect, does nothing"
 	storesAreWhole           = "A store takes no run without its draft, and keeps what a run came to, so that it can be exported."
 )
 
@@ -85,9 +86,25 @@ var engineBugs = []bug{
 		id: "unread-results-fail", guarantee: 1, says: misuseEndsNothing,
 		slip:   "fails the call whose value is not what the program expects",
 		file:   "flow/json.go",
-		old:    "\t\t_, _ = fc.Do(Call{misuse: wrong})",
-		new:    "\t\treturn v, &Error{Code: CodeInternal, Message: wrong.Message}",
+		old:    "\t_, _ = fc.Do(Call{misuse: wrong})",
+		new:    "\treturn &Error{Code: CodeInternal, Message: wrong.Message}",
 		suites: []suite{tests("flow", "TestAResultThatCannotBeReadIsMisuse")},
+	},
+	{
+		id: "paid-and-not-understood", guarantee: 1, says: misuseEndsNothing,
+		slip:   "fails a turn for good because what the model said, and was paid for, cannot be read",
+		file:   "agent/step.go",
+		old:    "\treturn said, r.Attempt, flow.Decode(at, call, r, &said)",
+		new:    "\tif json.Unmarshal(r.Value, &said) != nil {\n\t\terr = &flow.Error{Code: flow.CodeInternal, Message: \"what the model said cannot be read\"}\n\t}\n\treturn said, r.Attempt, err",
+		suites: []suite{tests("agent", "TestAResultThatATurnCannotReadIsMisuse")},
+	},
+	{
+		id: "worked-and-not-understood", guarantee: 1, says: misuseEndsNothing,
+		slip:   "fails a run for good because what a worker has brought cannot be read",
+		file:   "worker/drive.go",
+		old:    "\t\terr = flow.Decode(at, call, r, &res)",
+		new:    "\t\terr = json.Unmarshal(r.Value, &res)",
+		suites: []suite{tests("worker", "TestAResultThatCannotBeReadIsMisuse")},
 	},
 	{
 		id: "outputs-not-stored", guarantee: 1, says: storesAreWhole,
@@ -104,6 +121,46 @@ var engineBugs = []bug{
 		old:    "\tif len(drafts) == 0 || drafts[0].Kind !=",
 		new:    "\tif len(drafts) > 0 && drafts[0].Kind == \"\" && drafts[0].Kind !=",
 		suites: []suite{rules("CreateWithoutADraft")},
+	},
+	{
+		id: "ends-what-cannot-end", guarantee: 1, says: lacksDoNothing,
+		slip:   "drives a run that was never accepted, pays, and finds that it cannot complete",
+		file:   "flow/engine.go",
+		old:    "\tif len(d.lacks) == 0 || d.job.Next != nil || d.root.cancelled {",
+		new:    "\tif len(d.lacks) > 3 || d.job.Next != nil || d.root.cancelled {",
+		suites: []suite{rules("DriveOfARunThatCannotComplete")},
+	},
+	{
+		id: "cancelled-cannot-end", guarantee: 1, says: lacksDoNothing,
+		slip:   "refuses to end a run that was cancelled before it was accepted",
+		file:   "flow/engine.go",
+		old:    "\tif len(d.lacks) == 0 || d.job.Next != nil || d.root.cancelled {",
+		new:    "\tif len(d.lacks) == 0 || d.job.Next != nil {",
+		suites: []suite{rules("DriveOfARunThatCannotComplete")},
+	},
+	{
+		id: "ends-with-megabytes", guarantee: 2, says: errorsAreCut,
+		slip:   "writes all that a flow failed with into the end of its run",
+		file:   "flow/engine.go",
+		old:    "Failed, nil, d.cutFailed(err)",
+		new:    "Failed, nil, err",
+		suites: []suite{tests("flow", "TestWhatARunFailsWithIsCut")},
+	},
+	{
+		id: "end-without-its-text", guarantee: 2, says: errorsAreCut,
+		slip:   "names all of the text of a failure, and lets it be collected",
+		file:   "store/tx.go",
+		old:    "\tfor _, digest := range d.Keep {",
+		new:    "\tfor _, digest := range d.Keep[:0] {",
+		suites: []suite{rules("TextOfAPlainFailure")},
+	},
+	{
+		id: "panics-with-megabytes", guarantee: 2, says: errorsAreCut,
+		slip:   "tells all that a program panicked with",
+		file:   "flow/engine.go",
+		old:    "\treturn CutText(fmt.Sprintf(\"panic: %s\\n%s\", cutText(MostMessage/4, fmt.Sprint(p.value), \"\"), p.stack), \"\")",
+		new:    "\treturn fmt.Sprintf(\"panic: %v\\n%s\", p.value, p.stack)",
+		suites: []suite{tests("flow", "TestThePanicOfAFlowIsCut")},
 	},
 	{
 		id: "reported-and-reserved", guarantee: 2, says: boundsHold,
