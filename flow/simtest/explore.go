@@ -22,11 +22,25 @@ func Explore(t *testing.T, ground Ground, generate func(*Choices) *Case, seed ui
 	tried := 0
 	for (most == 0 || tried < most) && time.Since(began) < budget {
 		var found *found
-		bubble(t, func() { found = batch(ground, generate, seed, &tried) })
+		bubble(t, func() { found = batch(ground, generate, seed, programs, &tried) })
 		if found != nil {
 			return tried, found.shrink(t, ground, generate)
 		}
 		seed += programs
+	}
+	return tried, nil
+}
+
+// Seeds tries the schedules of single programs, given by their seeds, and returns the shrunk
+// failure of the first that broke a rule.
+func Seeds(t *testing.T, ground Ground, generate func(*Choices) *Case, seeds ...uint64) (tried int, failure *Failure) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, seed := range seeds {
+		var found *found
+		bubble(t, func() { found = batch(ground, generate, seed, 1, &tried) })
+		if found != nil {
+			return tried, found.shrink(t, ground, generate)
+		}
 	}
 	return tried, nil
 }
@@ -38,8 +52,8 @@ func bubble(t *testing.T, f func()) { synctest.Test(t, func(*testing.T) { f() })
 
 // batch tries some programs, each with several schedules of which the first is
 // undisturbed.
-func batch(ground Ground, generate func(*Choices) *Case, seed uint64, tried *int) *found {
-	for i := range uint64(programs) {
+func batch(ground Ground, generate func(*Choices) *Case, seed, programs uint64, tried *int) *found {
+	for i := range programs {
 		program := Seeded(seed + i)
 		c := generate(program)
 		var twin *Ending

@@ -104,7 +104,7 @@ func (s *sim) committed(drafts []flow.Draft) {
 			if s.revision > 1 {
 				root += "@" + strconv.Itoa(s.revision)
 			}
-			s.roots = append(s.roots, root)
+			s.roots, s.flows = append(s.roots, root), append(s.flows, s.flow)
 		case "intent.attest":
 			s.status = flow.Completed
 		case "intent.fail":

@@ -16,7 +16,7 @@ var engineBugs = []bug{
 		file:   "flow/engine.go",
 		old:    "\td.dry = d.mode == performing && !p.isEmpty()",
 		new:    "\td.dry = false",
-		suites: []suite{themes("fitting"), simulated()},
+		suites: []suite{themes("fitting"), seeded(), simulated()},
 	},
 	{
 		id: "removed-at-the-end", guarantee: 1, says: changedProgramsDoNothing,
@@ -24,7 +24,31 @@ var engineBugs = []bug{
 		file:   "flow/engine.go",
 		old:    "(d.dry || d.inherited != nil) && (d.ending == notEnding && !b.parked || d.ending == cut) {",
 		new:    "(d.dry || d.inherited != nil) && d.ending == cut {",
-		suites: []suite{themes("fitting"), simulated()},
+		suites: []suite{themes("fitting"), seeded(), simulated()},
+	},
+	{
+		id: "sleeps-left-behind", guarantee: 1, says: changedProgramsDoNothing,
+		slip:   "does not miss a sleep that the program no longer asks for",
+		file:   "flow/mismatch.go",
+		old:    "\t\tmiss(t.asked, emitKey{path: path}, \"a sleep\")",
+		new:    "\t\tmiss(true || t.asked, emitKey{path: path}, \"a sleep\")",
+		suites: []suite{seeded(), simulated()},
+	},
+	{
+		id: "gates-left-behind", guarantee: 1, says: changedProgramsDoNothing,
+		slip:   "does not miss a question that the program no longer asks",
+		file:   "flow/mismatch.go",
+		old:    "\t\tmiss(g.asked || p.insideCall(key), emitKey{path: key}",
+		new:    "\t\tmiss(true || g.asked || p.insideCall(key), emitKey{path: key}",
+		suites: []suite{seeded(), simulated()},
+	},
+	{
+		id: "events-left-behind", guarantee: 1, says: changedProgramsDoNothing,
+		slip:   "does not miss what the program no longer says",
+		file:   "flow/mismatch.go",
+		old:    "\t\tmiss(m.asked, key, m.kind, m.digest)",
+		new:    "\t\tmiss(true || m.asked, key, m.kind, m.digest)",
+		suites: []suite{seeded(), simulated()},
 	},
 	{
 		id: "limits-of-today", guarantee: 1, says: fittingIsNeverRefused,
@@ -168,7 +192,7 @@ var engineBugs = []bug{
 		file:   "flow/ledger.go",
 		old:    "\t\tcase estimate && how == Unsent, ok:",
 		new:    "\t\tcase estimate && how == Unsent, ok && n == 0:",
-		suites: []suite{simulated()},
+		suites: []suite{seeded(), simulated()},
 	},
 	{
 		id: "retries-charged-twice", guarantee: 2, says: lostIsGone,
@@ -176,7 +200,7 @@ var engineBugs = []bug{
 		file:   "flow/past.go",
 		old:    "\tc.open, c.intended, c.suspended, c.reserve, c.known = false, false, false, nil, nil",
 		new:    "\tc.open, c.intended, c.suspended, c.known = false, false, false, nil\n\tif how != Lost {\n\t\tc.reserve = nil\n\t}",
-		suites: []suite{simulated()},
+		suites: []suite{seeded(), simulated()},
 	},
 	{
 		id: "parks-with-an-old-timer", guarantee: 1, says: "after `resume`, the run ends as it would have.",
@@ -184,7 +208,7 @@ var engineBugs = []bug{
 		file:   "flow/wait.go",
 		old:    "\tif turn != d.parkTurn || d.running > 0",
 		new:    "\tif d.running > 0",
-		suites: []suite{simulated()},
+		suites: []suite{seeded(), simulated()},
 	},
 	{
 		id: "parks-while-it-works", guarantee: 1, says: "after `resume`, the run ends as it would have.",
@@ -192,6 +216,6 @@ var engineBugs = []bug{
 		file:   "flow/wait.go",
 		old:    "\tif turn != d.parkTurn || d.running > 0 ||",
 		new:    "\tif",
-		suites: []suite{simulated()},
+		suites: []suite{seeded(), simulated()},
 	},
 }
