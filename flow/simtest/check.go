@@ -182,32 +182,26 @@ func (s *sim) checkEffects(records []flow.Record) {
 	retry := map[string]bool{}
 	about := func(path string) string { return s.c.about(path, flow.IdempotencyKey(s.run, path, segment)) }
 	for _, r := range records {
-		var b struct {
-			Class  flow.Class
-			Gate   string
-			Action string
-			Error  *flow.Error
-		}
 		switch r.Kind {
 		case "run.continued":
 			segment++
-			continue
-		case "effect.intended", "effect.finished", "policy.gate.resolve", "gate.taken":
-			_ = json.Unmarshal(r.Body, &b)
-		}
-		switch r.Kind {
 		case "effect.intended":
-			if b.Class == flow.Once {
+			if b, _ := flow.ReadEffect(r.Body); b.Class == flow.Once {
 				once[about(r.Path)] = r.Path
 			}
 		case "effect.finished":
-			if b.Error != nil && s.c.Leaf != nil {
+			if s.c.Leaf == nil {
+				break
+			}
+			if b, _ := flow.ReadEffect(r.Body); b.Error != nil {
 				allowed[about(r.Path)]++
 			}
 		case "policy.gate.resolve":
+			b, _ := flow.ReadResolved(r.Kind, r.Body)
 			retry[b.Gate] = b.Action == "retry"
 		case "gate.taken":
-			if retry[b.Gate] {
+			var b flow.GateTaken
+			if _ = json.Unmarshal(r.Body, &b); retry[b.Gate] {
 				allowed[about(parent(r.Path))]++
 			}
 		}
@@ -244,11 +238,7 @@ func (s *sim) ending() Ending {
 		case r.N > 0:
 			e.Said[fmt.Sprint(segment, r.Path, " ", r.Kind, r.N)] = string(volatile.ReplaceAll(r.Body, nil))
 		case r.Kind == "effect.finished":
-			var b struct {
-				Value json.RawMessage
-				Error *flow.Error
-			}
-			_ = json.Unmarshal(r.Body, &b)
+			b, _ := flow.ReadEffect(r.Body)
 			said := string(b.Value)
 			if b.Error != nil {
 				said = "!" + b.Error.Code

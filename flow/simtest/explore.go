@@ -24,6 +24,7 @@ func Explore(t *testing.T, ground Ground, generate func(*Choices) *Case, seed ui
 		var found *found
 		bubble(t, func() { found = batch(ground, generate, seed, programs, &tried) })
 		if found != nil {
+			t.Log(found) // to shrink it may take longer than the test may
 			return tried, found.shrink(t, ground, generate)
 		}
 		seed += programs
@@ -39,6 +40,7 @@ func Seeds(t *testing.T, ground Ground, generate func(*Choices) *Case, seeds ...
 		var found *found
 		bubble(t, func() { found = batch(ground, generate, seed, 1, &tried) })
 		if found != nil {
+			t.Log(found)
 			return tried, found.shrink(t, ground, generate)
 		}
 	}
@@ -83,6 +85,10 @@ type found struct {
 	rule             string
 }
 
+func (f *found) String() string {
+	return fmt.Sprintf("seed %d, schedule %d: %s", f.seed, f.schedule, f.rule)
+}
+
 // again runs it once more; nil: it does not fail.
 func again(t *testing.T, ground Ground, generate func(*Choices) *Case, program, choices []uint16, tracing bool) (failure *Failure) {
 	bubble(t, func() {
@@ -109,7 +115,7 @@ func (f *found) shrink(t *testing.T, ground Ground, generate func(*Choices) *Cas
 	}
 	last := again(t, ground, generate, program, choices, true)
 	if last == nil {
-		return &Failure{Rule: fmt.Sprintf("seed %d, schedule %d: %s\n(it does not fail again)", f.seed, f.schedule, f.rule), Case: generate(Listed(f.program))}
+		return &Failure{Rule: f.String() + "\n(it does not fail again)", Case: generate(Listed(f.program))}
 	}
 	last.Rule = fmt.Sprintf("seed %d, schedule %d: %s", f.seed, f.schedule, last.Rule)
 	return last

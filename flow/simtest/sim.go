@@ -271,6 +271,7 @@ type lock struct {
 }
 
 func (l *lock) Lock() {
+	growStack() // of timers and the inbox, which begin with it
 	l.p.pause("lock")
 	l.mu.Lock()
 }
