@@ -431,3 +431,73 @@ func TestNondeterminismIsFound(t *testing.T) {
 		}
 	}
 }
+
+// What a call came to is decoded by flow.Do or flow.Decode alone: a value that cannot be read
+// then interrupts the run, which goes on once the program is mended; an error of json.Unmarshal
+// would end it for good, after the call was paid.
+func TestResultsAreDecodedInOneWay(t *testing.T) {
+	for _, dir := range append([]string{"runner"}, deterministic...) {
+		for _, file := range sources(t, dir) {
+			fset := token.NewFileSet()
+			parsed, err := parser.ParseFile(fset, file, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, at := range decodesResults(parsed) {
+				t.Errorf("%s decodes the result of a call: use flow.Do or flow.Decode", fset.Position(at))
+			}
+		}
+	}
+	const wrong = "package p; func f(fc C) { r, err := fc.Do(c); _ = json.Unmarshal(r.Value, &v) }"
+	parsed, err := parser.ParseFile(token.NewFileSet(), "p.go", wrong, 0)
+	if err != nil || len(decodesResults(parsed)) != 1 {
+		t.Errorf("not found where it stands, %v", err)
+	}
+}
+
+// sources are the files of a package but for its tests.
+func sources(t *testing.T, dir string) (files []string) {
+	all, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%s: %d files, %v", dir, len(all), err)
+	}
+	return slices.DeleteFunc(all, func(file string) bool { return strings.HasSuffix(file, "_test.go") })
+}
+
+// decodesResults finds, in each function, json.Unmarshal of the Value of what a Do has returned.
+func decodesResults(file *ast.File) (at []token.Pos) {
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		results := map[string]bool{}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.AssignStmt:
+				if call, ok := n.Rhs[0].(*ast.CallExpr); ok && selected(call.Fun) == "Do" {
+					if r, ok := n.Lhs[0].(*ast.Ident); ok {
+						results[r.Name] = true
+					}
+				}
+			case *ast.CallExpr:
+				if selected(n.Fun) != "Unmarshal" || len(n.Args) == 0 || selected(n.Args[0]) != "Value" {
+					break
+				}
+				if r, ok := n.Args[0].(*ast.SelectorExpr).X.(*ast.Ident); ok && results[r.Name] {
+					at = append(at, n.Pos())
+				}
+			}
+			return true
+		})
+	}
+	return at
+}
+
+// selected is the last name of a.b.c; "": it is none.
+func selected(x ast.Expr) string {
+	if s, ok := x.(*ast.SelectorExpr); ok {
+		return s.Sel.Name
+	}
+	return ""
+}

@@ -78,10 +78,7 @@ func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (said R
 	if err != nil {
 		return said, 0, err
 	}
-	if err := json.Unmarshal(r.Value, &said); err != nil {
-		return said, 0, &flow.Error{Code: flow.CodeInternal, Message: fmt.Sprintf("what the model said cannot be read: %v", err)}
-	}
-	return said, r.Attempt, nil
+	return said, r.Attempt, flow.Decode(at, call, r, &said)
 }
 
 func (t *turn) request(sent cutting) Request {

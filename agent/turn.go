@@ -195,8 +195,8 @@ func (t *turn) open() error {
 		return err
 	}
 	t.catalog = &Catalog{}
-	if err := json.Unmarshal(r.Value, t.catalog); err != nil {
-		return &flow.Error{Code: flow.CodeInternal, Message: fmt.Sprintf("the catalog cannot be read: %v", err)}
+	if err := flow.Decode(t.fc, call, r, t.catalog); err != nil {
+		return err
 	}
 	if t.gate != nil {
 		return nil
@@ -246,14 +246,15 @@ func (t *turn) selection(message string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := at.Do(flow.Call{Name: RouterActivity, Class: flow.Read, Input: flow.JSON(narrowing{message, flow.Digest(flow.JSON(t.catalog))}), Timeout: timeout, Reserve: reserved,
-		Local: t.local()})
+	call := flow.Call{Name: RouterActivity, Class: flow.Read, Input: flow.JSON(narrowing{message, flow.Digest(flow.JSON(t.catalog))}), Timeout: timeout, Reserve: reserved,
+		Local: t.local()}
+	r, err := at.Do(call)
 	t.take(r)
 	var s Selection
 	var failed *flow.Error
 	switch {
 	case err == nil:
-		err = json.Unmarshal(r.Value, &s)
+		err = flow.Decode(at, call, r, &s)
 	case errors.As(err, &failed) && !ends(failed.Code):
 		s, err = Selection{Tools: all, Toolkits: []string{}, Fallback: "the router failed: " + failed.Error()}, nil
 	}

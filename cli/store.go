@@ -45,10 +45,10 @@ copied to a folder that does not have them.`,
 				fmt.Fprintf(a.out, "copied %s with %s, %s, %s and %s of memory from %s to %s: every hash agrees\n", plural(int(made.Runs), "run"), plural(int(made.Records), "record"),
 					plural(int(made.Blobs), "blob"), plural(int(made.Tasks), "task"), plural(int(made.Memory), "record"), clean(made.From), clean(made.To))
 				if made.Missing > 0 {
-					fmt.Fprintf(a.err, "%s missing there and in the copy\n", plural(int(made.Missing), "blob"))
+					fmt.Fprintf(a.err, "%s: missing in the source, and so in the copy\n", plural(int(made.Missing), "blob"))
 				}
-				fmt.Fprintf(a.err, "it goes on with the keys in %s: keep them safe; every machine that is to use it needs them\n", clean(made.Keys))
-				fmt.Fprintf(a.err, "the runs are in both: go on with them in one alone, for a call that must happen once would happen twice\n")
+				fmt.Fprintf(a.err, "the copy uses the keys in %s: keep them safe; every machine that uses the copy needs them\n", clean(made.Keys))
+				fmt.Fprintf(a.err, "the runs are now in both stores: resume them in only one of the two, or calls that must happen once happen twice\n")
 			})
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -82,6 +83,10 @@ func (e *engine) Drive(ctx context.Context, job Job) (Outcome, error) {
 		d.interrupt("load_failed")
 		return Outcome{Status: Interrupted, Err: err, Reason: "load_failed"}, err
 	}
+	if err := d.checkEnd(); err != nil {
+		d.interrupt(reasonOf(err))
+		return Outcome{Status: Interrupted, Err: err, Reason: reasonOf(err)}, nil
+	}
 	defer d.unwatch()
 	defer context.AfterFunc(ctx, func() { d.stop(context.Cause(ctx)) })()
 	return d.run(), nil
@@ -105,6 +110,7 @@ type drive struct {
 	past    *past
 	blob    func(string) ([]byte, error)
 	segment int
+	lacks   []string // as in [History]
 	places  map[string]*place
 	root    *scope
 	// dry: there are records, and the flow has not yet asked for all of them. Until it has,
@@ -189,7 +195,7 @@ func (d *drive) begin(h History) error {
 	if err != nil {
 		return err
 	}
-	d.past, d.blob, d.segment = p, h.Blob, h.Segment
+	d.past, d.blob, d.segment, d.lacks = p, h.Blob, h.Segment, h.Lacks
 	d.base, d.baseAt = d.now().Round(0).UTC(), time.Now()
 	if p.latest.After(d.base) {
 		d.base = p.latest.UTC()
@@ -209,6 +215,17 @@ func (d *drive) begin(h History) error {
 		d.inherited[emitKey{r.Path, r.N}] = true
 	}
 	return nil
+}
+
+// checkEnd refuses to drive a run that could do all that it is to do and then not complete.
+// One that was cancelled does nothing more, and ends.
+func (d *drive) checkEnd() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.lacks) == 0 || d.job.Next != nil || d.root.cancelled {
+		return nil
+	}
+	return &Misuse{d.job.Root, fmt.Sprintf("the run cannot complete: it has no %s, and its job has no Next that could bring them; nothing was done. Create the run with them, or write them, and drive it again", strings.Join(d.lacks, ", no "))}
 }
 
 // run drives the flow, segment after segment, to the end of this drive.
@@ -319,7 +336,11 @@ type panicked struct {
 	stack []byte
 }
 
-func (p *panicked) Error() string { return fmt.Sprintf("panic: %v\n%s", p.value, p.stack) }
+// Error has the value, or as much of it as leaves room for the stack. All of it nobody keeps:
+// a drive that panicked has recorded nothing that could name it.
+func (p *panicked) Error() string {
+	return CutText(fmt.Sprintf("panic: %s\n%s", cutText(MostMessage/4, fmt.Sprint(p.value), ""), p.stack), "")
+}
 
 // conclude turns the end of the flow into the end of the drive.
 func (d *drive) conclude(value json.RawMessage, err error, b *branch) Outcome {
@@ -359,7 +380,7 @@ func (d *drive) conclude(value json.RawMessage, err error, b *branch) Outcome {
 		out.Status = Completed
 		return d.finish(out, gates)
 	default:
-		out.Status, out.Value = Failed, nil
+		out.Status, out.Value, out.Err = Failed, nil, d.cutFailed(err)
 		return d.finish(out, gates)
 	}
 	return out
@@ -426,6 +447,9 @@ func plainFinish(out Outcome) ([]Draft, error) {
 	default:
 		end.Kind = KindIntentFail
 		body["reason"], body["message"] = CodeInternal, fmt.Sprint(out.Err)
+		if cut := (*cutFailure)(nil); errors.As(out.Err, &cut) && cut.whole != "" {
+			end.Keep = []string{cut.whole}
+		}
 	}
 	end.Body = JSON(body)
 	return []Draft{end}, nil

@@ -75,8 +75,10 @@ const MostMessage = 4 << 10
 
 // CutText is the beginning and the end of the text of an error that is too long to be
 // told. whole is the digest of all of it; "": nobody has that.
-func CutText(text, whole string) string {
-	if len(text) <= MostMessage {
+func CutText(text, whole string) string { return cutText(MostMessage, text, whole) }
+
+func cutText(most int, text, whole string) string {
+	if len(text) <= most {
 		return text
 	}
 	cut := fmt.Sprintf("\n[… cut: %d bytes in all", len(text))
@@ -84,7 +86,7 @@ func CutText(text, whole string) string {
 		cut += ", which show --artifact " + whole + " prints"
 	}
 	cut += " …]\n"
-	room := MostMessage - len(cut)
+	room := most - len(cut)
 	return strings.ToValidUTF8(text[:room/2], "") + cut + strings.ToValidUTF8(text[len(text)-room/2:], "")
 }
 
@@ -118,6 +120,34 @@ func (s *shortened) As(target any) bool {
 		*e = s.as
 	}
 	return ok
+}
+
+// cutFailure is what a run failed with, of which the text was too long.
+type cutFailure struct {
+	error
+	text, whole string
+}
+
+func (c *cutFailure) Error() string { return c.text }
+func (c *cutFailure) Unwrap() error { return c.error }
+
+// mostAround is what may stand around the text of a call's error, which was cut already.
+const mostAround = 256
+
+// cutFailed cuts the text of what a flow failed with, and has the whole of it stored.
+func (d *drive) cutFailed(err error) error {
+	text := err.Error()
+	var e *Error
+	if errors.As(err, &e) && len(e.Message) <= MostMessage && len(text) <= len(e.Message)+mostAround || len(text) <= MostMessage {
+		return err
+	}
+	c := &cutFailure{error: err}
+	text = string(d.redact([]byte(strings.ToValidUTF8(text, "\uFFFD"))))
+	if d.job.Keep != nil {
+		c.whole, _ = d.job.Keep([]byte(text)) // the error itself matters more than all of its text
+	}
+	c.text = CutText(text, c.whole)
+	return c
 }
 
 // errorJSON is an Error with its delay as it is recorded.

@@ -264,6 +264,9 @@ type Draft struct {
 	// Outputs is what the outputs_digest of an end is of, and is stored with it; no part of
 	// it. nil: whoever ends the run has stored it.
 	Outputs *json.RawMessage
+	// Keep are digests of blobs that the run keeps from this record on, though no member of
+	// it is of the kind that names blobs; no part of it.
+	Keep []string
 }
 
 // Beside is a foreign write that comes with a record: both are stored, or neither.
@@ -298,6 +301,9 @@ type History struct {
 	Records []Record
 	Ended   Status // completed, failed or cancelled; "" while the run is open
 	Holds   bool   // as in [Job]
+	// Lacks are the kinds of records without which the run cannot complete, and which only
+	// the Next of a job can bring. nil: it can, or the log knows no such rule.
+	Lacks []string
 	// Blob returns a payload that a record names by digest. nil: there are none.
 	Blob func(digest string) ([]byte, error)
 }

@@ -46,15 +46,22 @@ var encoders = sync.Pool{New: func() any {
 func Do[T any](fc Context, c Call) (T, error) {
 	var v T
 	r, err := fc.Do(c)
-	if err != nil {
-		return v, err
+	if err == nil {
+		err = Decode(fc, c, r, &v)
 	}
-	if err := json.Unmarshal(r.Value, &v); err != nil {
-		wrong := &Misuse{join(fc.Path(), c.Key), fmt.Sprintf("the result of %s cannot be read as %T: %v", c.Name, v, err)}
-		_, _ = fc.Do(Call{misuse: wrong}) // ends the drive, whoever wraps fc: the result stays, and is served to a program that can read it
-		return v, wrong
+	return v, err
+}
+
+// Decode decodes the result of a call that fc has performed, for programs that want more of
+// it than [Do] returns. A value that cannot be decoded is misuse.
+func Decode[T any](fc Context, c Call, r Result, v *T) error {
+	err := json.Unmarshal(r.Value, v)
+	if err == nil {
+		return nil
 	}
-	return v, nil
+	wrong := &Misuse{join(fc.Path(), c.Key), fmt.Sprintf("the result of %s cannot be read as %T: %v", c.Name, *v, err)}
+	_, _ = fc.Do(Call{misuse: wrong}) // ends the drive, whoever wraps fc: the result stays, and is served to a program that can read it
+	return wrong
 }
 
 // Each runs a branch for every item; name gives a branch's name, "" its index.

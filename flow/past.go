@@ -268,8 +268,8 @@ func (p *past) addKind(r Record, effect *Effect) error {
 	case KindGateResolved, KindIntentAccept, KindIntentAnswer:
 		return p.addDecision(r)
 	case KindGateTaken:
-		var b GateTaken
-		if err := json.Unmarshal(r.Body, &b); err != nil {
+		b, err := readAs[GateTaken](r.Body)
+		if err != nil {
 			return err
 		}
 		if g := p.byID[b.Gate]; g != nil && g.decision != nil && g.decision.seq == b.Seq {
@@ -511,13 +511,12 @@ func extension(answer json.RawMessage) Use {
 
 func (p *past) addTime(r Record) error {
 	if r.Kind == KindTimerSet {
-		var b TimerSet
-		err := json.Unmarshal(r.Body, &b)
+		b, err := readAs[TimerSet](r.Body)
 		p.timers[r.Path] = &timer{until: b.Until.Time}
 		return err
 	}
-	var b TimerFired
-	if err := json.Unmarshal(r.Body, &b); err != nil {
+	b, err := readAs[TimerFired](r.Body)
+	if err != nil {
 		return err
 	}
 	p.reach(b.T.Time)

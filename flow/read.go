@@ -52,7 +52,7 @@ func (b *Effect) member(name, value []byte) (ok bool) {
 	case "by":
 		return plainText(value, &b.By)
 	case "retry_at":
-		return json.Unmarshal(value, &b.RetryAt) == nil
+		return b.RetryAt.UnmarshalJSON(value) == nil
 	default:
 		return false
 	}
@@ -109,7 +109,7 @@ func (b *GateOpened) member(name, value []byte) (ok bool) {
 	case "digest":
 		return plainText(value, &b.Digest)
 	case "expires_at":
-		return json.Unmarshal(value, &b.ExpiresAt) == nil
+		return b.ExpiresAt.UnmarshalJSON(value) == nil
 	}
 	return false
 }
@@ -137,6 +137,24 @@ func (b *GateResolved) member(name, value []byte) (ok bool) {
 		return plainText(value, &b.OnBehalfOf)
 	}
 	return false
+}
+
+func (b *GateTaken) member(name, value []byte) (ok bool) {
+	switch string(name) {
+	case "gate":
+		return plainText(value, &b.Gate)
+	case "seq":
+		return plainNumber(value, &b.Seq)
+	}
+	return false
+}
+
+func (b *TimerSet) member(name, value []byte) (ok bool) {
+	return string(name) == "until" && b.Until.IsZero() && b.Until.UnmarshalJSON(value) == nil
+}
+
+func (b *TimerFired) member(name, value []byte) (ok bool) {
+	return string(name) == "t" && b.T.IsZero() && b.T.UnmarshalJSON(value) == nil
 }
 
 // readAs reads a body by its members, or the ordinary way.

@@ -49,9 +49,9 @@ func Examine(ctx context.Context, address string, o *Options, unscheduled func(c
 func examineBlobs(ctx context.Context, x *store.Examination, q store.Querier) {
 	x.Query(q.Query(ctx, func(r store.Row) error {
 		if r.Int(1) == 0 {
-			x.Error("blob_missing", "blob "+r.Text(0), restore, "what it held is gone: runs that name it can neither be verified nor resumed")
+			x.Error("blob_missing", "blob "+r.Text(0), restore, "the content of this blob is gone: runs that name it can be neither verified nor resumed")
 		} else {
-			x.Error("blob_damaged", "blob "+r.Text(0), restore, "its content is not what was stored")
+			x.Error("blob_damaged", "blob "+r.Text(0), restore, "its content has changed since it was stored")
 		}
 		return nil
 	}, `SELECT b.digest, d.digest IS NOT NULL FROM blobs b LEFT JOIN blob_data d ON d.digest = decode(substr(b.digest, 8), 'hex')
@@ -76,7 +76,7 @@ func examineWaiting(ctx context.Context, x *store.Examination, q store.Querier, 
 		return nil
 	}, `SELECT id, host FROM runs WHERE holder IS NULL AND state NOT IN ('completed', 'failed', 'cancelled') AND (`+waits+`) ORDER BY n`, before, before))
 	x.Query(q.Query(ctx, func(r store.Row) error {
-		x.Warn("run_left", "run "+r.Text(0), "tipstaff show "+r.Text(0)+" says why; tipstaff resume "+r.Text(0)+" has it go on", "a server left it interrupted for more than a minute, and none goes on with it")
+		x.Warn("run_left", "run "+r.Text(0), "tipstaff show "+r.Text(0)+" says why; tipstaff resume "+r.Text(0)+" has it go on", "a server left it interrupted more than a minute ago, and no server has taken it up")
 		return nil
 	}, `SELECT id FROM runs WHERE holder IS NULL AND queued = 0 AND owned = 'run.interrupted' AND driver = 'daemon' AND updated < ?
 		AND state NOT IN ('completed', 'failed', 'cancelled') ORDER BY n`, before))

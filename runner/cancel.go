@@ -475,9 +475,6 @@ func (r *Runner) sweep(ctx context.Context, rows ...flow.Row) (swept int, err er
 
 // sweepWorkers ends what is left of invocations of these runs whose end nobody saw.
 func (r *Runner) sweepWorkers(ctx context.Context, rows []flow.Row) error {
-	if r.SweepPrograms == nil || r.Workers == nil {
-		return nil
-	}
 	var left []tipstaff.ProcessIdentity
 	for _, row := range rows {
 		sessions, err := r.Workers.WorkerSessions(ctx, tipstaff.SessionQuery{Run: row.ID, All: true}, "")

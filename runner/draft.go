@@ -298,12 +298,11 @@ type memory struct {
 }
 
 func (p *draftingProgram) recall(fc flow.Context) ([]memory, error) {
-	r, err := fc.Do(flow.Call{Key: "recall", Name: recallName, Class: flow.Read, Input: flow.JSON(tipstaff.RecallRequest{Skill: p.draft.Skill})})
+	all, err := flow.Do[[]memory](fc, flow.Call{Key: "recall", Name: recallName, Class: flow.Read, Input: flow.JSON(tipstaff.RecallRequest{Skill: p.draft.Skill})})
 	if err != nil {
 		return nil, draftFailure(err)
 	}
-	var all []memory
-	return all, json.Unmarshal(r.Value, &all)
+	return all, nil
 }
 
 // askForPlan has the agent that drafts say something about it, once, without tools.
@@ -326,12 +325,7 @@ func (p *draftingProgram) askForPlan(fc flow.Context, data prompts.DraftData) (r
 
 // check has what the model has answered looked at.
 func (p *draftingProgram) check(fc flow.Context, n int, reply string) (checked, error) {
-	r, err := fc.Do(flow.Call{Key: fmt.Sprintf("check#%d", n), Name: checkName, Class: flow.Read, Input: flow.JSON(map[string]string{"reply": reply})})
-	var found checked
-	if err == nil {
-		err = json.Unmarshal(r.Value, &found)
-	}
-	return found, err
+	return flow.Do[checked](fc, flow.Call{Key: fmt.Sprintf("check#%d", n), Name: checkName, Class: flow.Read, Input: flow.JSON(map[string]string{"reply": reply})})
 }
 
 // clarify puts the model's questions to the user.

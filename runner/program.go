@@ -304,7 +304,8 @@ func attached(ctx context.Context, src source, raw json.RawMessage) (json.RawMes
 // replayed is the job of driving the program over its records alone.
 func replayed(p program) flow.Job {
 	c := p.shared()
-	return flow.Job{Run: c.run, Root: rootOf(p), Flow: flowOf(p), Input: c.inputs, Limits: c.limits, Holds: c.draft.Holds()}
+	return flow.Job{Run: c.run, Root: rootOf(p), Flow: flowOf(p), Input: c.inputs, Limits: c.limits, Holds: c.draft.Holds(),
+		Keep: func(text []byte) (string, error) { return flow.Digest(text), nil }} // as the drive named it
 }
 
 // resolver answers for what was frozen.

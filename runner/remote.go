@@ -59,9 +59,13 @@ func (remotePerformer) Activities(env *Environment) map[string]flow.Activity {
 // Perform implements [Performer].
 func (remotePerformer) Perform(fc flow.Context, t *Task) (res Result, err error) {
 	s := t.stage
-	r, err := fc.Do(flow.Call{Name: remoteActivity, Class: t.Effect, Timeout: t.Timeout,
+	call := flow.Call{Name: remoteActivity, Class: t.Effect, Timeout: t.Timeout,
 		Input: flow.JSON(remoteInput{Agent: t.Name, Visit: s.Visit, Attempt: s.Attempt, Input: t.Args, View: s.View.DataDigest()}),
-		Local: remoteLocal{s.View.Ordered(t.pipe.pipe.Pipeline), s.Budget, s.Agent.Remote.Wait}})
+		Local: remoteLocal{s.View.Ordered(t.pipe.pipe.Pipeline), s.Budget, s.Agent.Remote.Wait}}
+	r, err := fc.Do(call)
+	if err == nil && r.By == "" { // the activity has written it; what a person gives may be anything
+		err = flow.Decode(fc, call, r, new(remoteValue))
+	}
 	if err != nil {
 		return res, err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/pipeline"
+	"github.com/tipstaff/tipstaff/process"
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/workspace"
@@ -72,7 +73,7 @@ type Config struct {
 	Markers func(run, launch string) []string
 	Sweep   func(ctx context.Context, launches map[string]string) (ended int, err error)
 	// SweepPrograms ends what is left of workers' programs whose end nobody saw, also
-	// where their environment has no marker of a launch any more. nil: as Sweep.
+	// where their environment has no marker of a launch any more. nil: as package process does.
 	SweepPrograms func(ctx context.Context, programs []tipstaff.ProcessIdentity) (ended int, err error)
 	// Stop ends every drive when it is done, with its cause; nil: they run to
 	// their end. Abandon ends the grace that once calls are given then.
@@ -170,6 +171,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Sweep == nil {
 		c.Sweep = supervisor.Sweep
+	}
+	if c.SweepPrograms == nil {
+		c.SweepPrograms = process.Sweep
 	}
 	if c.Stop == nil {
 		c.Stop = context.Background()

@@ -28,7 +28,7 @@ func (s *Store) Backup(ctx context.Context, dest string, beside ...string) (made
 		return made, err
 	}
 	if !missing(dest) {
-		return made, fmt.Errorf("%s exists: a backup needs a new folder", dest)
+		return made, fmt.Errorf("%s exists already: name a folder that does not exist yet, the backup makes it", dest)
 	}
 	parent := filepath.Dir(dest)
 	changed := []string{parent} // folders whose new names are to outlast a power cut
@@ -90,7 +90,7 @@ func (s *Store) copyTo(ctx context.Context, dir string) (made tipstaff.Backup, e
 		err = errors.Join(c.script(`PRAGMA query_only = OFF`), vacuumInto(c, to.database()), c.close())
 	}
 	if faultOf(err) == full {
-		return made, fmt.Errorf("%s: there is no space for a copy: make some, or name a folder on another disk (%w)", dir, err)
+		return made, fmt.Errorf("there is not enough space for a copy in %s: free some, or name a folder on another disk (%w)", dir, err)
 	}
 	if err != nil {
 		return made, fmt.Errorf("copying %s to %s: %w", s.db.dir.database(), to.database(), explain(s.db.dir.database(), err))

@@ -47,7 +47,7 @@ func Examine(ctx context.Context, dir string, o *Options) ([]tipstaff.Diagnostic
 		x.Failed(dir, err)
 		return x.Found, nil
 	case !info.IsDir():
-		x.Error("not_a_folder", dir, "move it away", "it is where the store should be, and is no folder")
+		x.Error("not_a_folder", dir, "move the file away", "a file is where the folder of the store should be")
 		return x.Found, nil
 	}
 	x.permissions()
@@ -85,7 +85,7 @@ func (x *examination) place() {
 		x.Error("network", string(x.dir), "use a workspace on a local disk", "%v", err)
 	}
 	if free, err := freeSpace(string(x.dir)); err == nil && free < lowSpace {
-		x.Warn("disk_space", string(x.dir), "make space: a run that finds none is interrupted", "%.1f MiB are left on its disk", float64(free)/(1<<20))
+		x.Warn("disk_space", string(x.dir), "free some space: a run that finds none is interrupted", "only %.1f MiB are free on its disk", float64(free)/(1<<20))
 	}
 	for _, suffix := range []string{"", "-wal"} {
 		if info, err := os.Stat(x.dir.database() + suffix); err == nil {
@@ -101,7 +101,7 @@ func (x *examination) leftovers() {
 			return nil // what cannot be listed is told by who needs it
 		}
 		if info, err := d.Info(); err == nil && x.Now.Sub(info.ModTime()) > store.BlobAge {
-			x.Warn("leftover", name, "rm "+name, "whoever began to write it was ended")
+			x.Warn("leftover", name, "rm "+name, "the process that was writing it ended before it was complete; nothing uses the file")
 		}
 		return nil
 	})
@@ -126,7 +126,7 @@ func (x *examination) blobs(ctx context.Context, c *conn) {
 	err = c.Query(ctx, func(r store.Row) error {
 		h, err := journal.ParseHash(r.Text(0))
 		if err != nil {
-			x.Error("blob_damaged", x.dir.database(), restore, "it names a blob %q: %v", r.Text(0), err)
+			x.Error("blob_damaged", x.dir.database(), restore, "its list of blobs has %q, which is not a digest: %v", r.Text(0), err)
 			return ctx.Err()
 		}
 		delete(lying, x.dir.blob(h))
@@ -136,7 +136,7 @@ func (x *examination) blobs(ctx context.Context, c *conn) {
 	x.Query(err)
 	for _, name := range slices.Sorted(maps.Keys(lying)) {
 		if err == nil && x.Now.Sub(lying[name]) > store.BlobAge {
-			x.Warn("blob_orphan", name, "rm "+name, "no record names it, and the database does not know it")
+			x.Warn("blob_orphan", name, "rm "+name, "nothing in the database names this file")
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (x *examination) blobs(ctx context.Context, c *conn) {
 func (x *examination) blob(name string, want journal.Hash, size int64) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		x.Error("blob_missing", name, restore, "its file is gone: runs that name it can neither be verified nor resumed")
+		x.Error("blob_missing", name, restore, "the file of this blob is gone: runs that name it can be neither verified nor resumed")
 		return
 	}
 	if err != nil {
@@ -159,7 +159,7 @@ func (x *examination) blob(name string, want journal.Hash, size int64) {
 	case err != nil:
 		x.Failed(name, err)
 	case n != size || journal.Hash(sum.Sum(nil)) != want:
-		x.Error("blob_damaged", name, restore, "its content is not what was stored")
+		x.Error("blob_damaged", name, restore, "its content has changed since it was stored")
 	}
 }
 
@@ -172,7 +172,7 @@ func (x *examination) database(ctx context.Context) {
 	}
 	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
 		if len(folders) > 0 {
-			x.Error("database_missing", name, restore, "it is gone, and %s tells of runs that it held", x.dir.journal())
+			x.Error("database_missing", name, restore, "the database is gone, but %s has files of runs that were in it", x.dir.journal())
 		}
 		return
 	}
@@ -207,7 +207,7 @@ func (x *examination) connect() (*conn, error) {
 	}
 	switch have, err := checkFormat(c, x.dir, list); {
 	case errors.Is(err, store.ErrNewer):
-		x.Warn("format_newer", x.dir.database(), "use the newer program", "it has format %d, this program knows %d: it can be read, not written", have, len(list))
+		x.Warn("format_newer", x.dir.database(), "use that version of tipstaff", "a newer version has written it (format %d, this one knows %d): it can be read here, and not written", have, len(list))
 	case err != nil:
 		return nil, errors.Join(err, c.close())
 	}
@@ -243,8 +243,8 @@ func (x *examination) runs(ctx context.Context, c *conn, folders []fs.DirEntry) 
 	}
 	for _, d := range folders {
 		if all && d.IsDir() && !known[d.Name()] {
-			x.Error("run_unknown", filepath.Join(x.dir.journal(), d.Name()), "if another database was here, "+restore+"; else move the folder away",
-				"it holds envelopes of a run that the database does not know")
+			x.Error("run_unknown", filepath.Join(x.dir.journal(), d.Name()), "if another database belongs here, "+restore+"; if not, move this folder away",
+				"it has envelope files of a run that is not in the database")
 		}
 	}
 }

@@ -152,7 +152,7 @@ func (c *copying) prepare(t copied) error {
 	}
 	n, err := Number(c.ctx, c.target, `SELECT count(*) FROM `+t.table)
 	if err == nil && n > 0 {
-		err = tipstaff.Errorf(tipstaff.WrongState, "the store to copy to is not empty: %d %s are in it", n, t.table).
+		err = tipstaff.Errorf(tipstaff.WrongState, "the store to copy to is not empty: its table %[2]s has %[1]d rows", n, t.table).
 			WithHint("name one in which nothing was ever run: a new folder, another database or another search_path")
 	}
 	return err
@@ -273,7 +273,7 @@ func (c *copying) compare(t copied) error {
 		return nil
 	})
 	if err == nil && string(sum.Sum(nil)) != c.sums[t.table] {
-		err = fmt.Errorf("what was written to %s is not what is read back: nothing was copied; see that nobody else writes there, and try again", t.table)
+		err = fmt.Errorf("table %s does not read back as it was written: nothing was copied; make sure that nothing else writes to the target, and try again", t.table)
 	}
 	return err
 }

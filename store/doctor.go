@@ -60,7 +60,7 @@ func (x *Examination) End() []tipstaff.Diagnostic {
 	for _, code := range slices.Sorted(maps.Keys(x.count)) {
 		if n := x.count[code]; n > MostAlike {
 			x.Found = append(x.Found, tipstaff.Diagnostic{Severity: tipstaff.SeverityWarning, Code: code, Where: x.Place,
-				Message: fmt.Sprintf("%d more of this kind are not listed", n-MostAlike), Remedy: "deal with those that are, then look again"})
+				Message: fmt.Sprintf("%d more of this kind are not listed", n-MostAlike), Remedy: "fix those that are listed, then run tipstaff doctor again"})
 		}
 	}
 	return x.Found
@@ -71,7 +71,7 @@ func (x *Examination) Failed(where string, err error) {
 	switch {
 	case err == nil || errors.Is(err, context.Canceled):
 	case x.Damaged(err):
-		x.Error("database_damaged", where, x.Restore, "it is not what was written: %v", err)
+		x.Error("database_damaged", where, x.Restore, "it is damaged: %v", err)
 	default:
 		x.Error("unreadable", where, "give this user the right to read it, check the disk, or end the process that holds it", "it cannot be examined: %v", err)
 	}
@@ -95,11 +95,11 @@ func (x *Examination) Clock(where, what string, at time.Time) {
 // References looks at the rows that name others which must be there.
 func (x *Examination) References(ctx context.Context, q Querier) {
 	for _, check := range []struct{ query, what string }{
-		{`SELECT DISTINCT run FROM records WHERE run NOT IN (SELECT n FROM runs)`, "records of run number %s are there, and the run is not"},
-		{`SELECT id FROM runs WHERE head > 0 AND NOT EXISTS (SELECT 1 FROM records WHERE run = n AND seq = head)`, "the last record that run %s remembers is missing"},
+		{`SELECT DISTINCT run FROM records WHERE run NOT IN (SELECT n FROM runs)`, "there are records of run number %s, but no such run"},
+		{`SELECT id FROM runs WHERE head > 0 AND NOT EXISTS (SELECT 1 FROM records WHERE run = n AND seq = head)`, "the last record of run %s is missing"},
 		{`SELECT id FROM runs WHERE base <> '' AND base NOT IN (SELECT id FROM runs)`, "the run that %s was forked from is missing"},
 		{`SELECT id FROM gates g WHERE NOT EXISTS (SELECT 1 FROM records WHERE run = g.run AND seq = g.opened)`, "the record that opened gate %s is missing"},
-		{`SELECT DISTINCT digest FROM blob_refs r WHERE NOT EXISTS (SELECT 1 FROM blobs WHERE digest = r.digest)`, "a run keeps the blob %s, which is not stored"},
+		{`SELECT DISTINCT digest FROM blob_refs r WHERE NOT EXISTS (SELECT 1 FROM blobs WHERE digest = r.digest)`, "a run refers to blob %s, which is missing"},
 	} {
 		err := q.Query(ctx, func(r Row) error {
 			x.Error("reference", x.Place, "tipstaff verify RUN says what it means for a run; "+x.Restore, check.what, fmt.Sprint(r[0]))
@@ -123,9 +123,9 @@ func (x *Examination) Runs(ctx context.Context, q Querier) (runs []Examined, all
 		if process := r.Bytes(3); len(process) > 0 {
 			owner, _ := ReadOwner(process) // one that cannot be read counts as dead
 			run.Alive = owner != nil && x.Alive(*owner, r.Time(4))
-			x.Clock("run "+run.ID, "had a sign of life", r.Time(4))
+			x.Clock("run "+run.ID, "was last heard of", r.Time(4))
 			if !run.Alive {
-				x.Warn("owner_gone", "run "+run.ID, "tipstaff resume "+run.ID, "the process that drove it has gone, and nobody has noticed")
+				x.Warn("owner_gone", "run "+run.ID, "tipstaff resume "+run.ID, "the process that drove it is gone, and the run is not marked as interrupted yet")
 			}
 		}
 		x.Clock("run "+run.ID, "was changed", r.Time(5))

@@ -49,14 +49,38 @@ func (s *Store) Load(ctx context.Context, run string) (flow.History, error) {
 			return flow.History{}, err
 		}
 		if !l.moved {
-			return l.history, nil
+			return l.whole(), nil
 		}
 	}
 	l, err := s.load(ctx, run)
 	if err != nil {
 		return flow.History{}, err
 	}
-	return l.history, nil
+	return l.whole(), nil
+}
+
+// whole is the history of all that was read.
+func (l *loading) whole() flow.History {
+	state := l.machine.State
+	if l.later && !l.driven { // no envelope of this segment says it
+		state = tipstaff.State(l.row.State)
+	}
+	l.history.Lacks = lacks(state)
+	return l.history
+}
+
+// lacks are the records that must come before a run in a state can complete.
+func lacks(state tipstaff.State) []string {
+	way := []string{string(tipstaff.KindIntentCompiled), string(tipstaff.KindIntentAccept), string(tipstaff.KindPlanProposed)}
+	switch state {
+	case tipstaff.Drafting, tipstaff.Clarifying:
+		return way
+	case tipstaff.Proposed:
+		return way[1:]
+	case tipstaff.Accepted:
+		return way[2:]
+	}
+	return nil
 }
 
 // checkKept refuses a run of whose last envelope there is only the file: what the run would do

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -271,6 +272,11 @@ func (t *Tx) append(st *runState, epoch int64, d flow.Draft) error {
 			return err
 		}
 	}
+	for _, digest := range d.Keep {
+		if err := t.keepBlob(st, digest); err != nil {
+			return err
+		}
+	}
 	if err := t.project(st, r); err != nil || beside == nil {
 		return err
 	}
@@ -322,6 +328,9 @@ func validID(d flow.Draft) bool {
 func (t *Tx) seal(st *runState, d flow.Draft, rec journal.Record) ([]byte, error) {
 	if kind := tipstaff.Kind(d.Kind); kind.Driving() || kind == tipstaff.KindIntentDraft {
 		if err := st.machine.Apply(&tipstaff.Event{Kind: kind, Run: st.machine.Run, Body: d.Body}); err != nil {
+			if missing := lacks(st.machine.State); kind == tipstaff.KindIntentAttest && missing != nil {
+				err = fmt.Errorf("%w: it has no %s yet; write what is missing and drive it again, which repeats nothing", err, strings.Join(missing, ", no "))
+			}
 			return nil, err
 		}
 	}

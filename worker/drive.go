@@ -217,14 +217,9 @@ func (d *drive) open() error {
 	}
 	task := tipstaff.Task{Name: cmp.Or(d.Name, d.fc.Path()), Description: d.Description, Role: cmp.Or(d.Role, tipstaff.TaskRole), Worker: d.Worker,
 		Review: cmp.Or(d.Review, tipstaff.ReviewNone), MaxIterations: d.MaxIterations, Inputs: d.Inputs, Parent: d.parent}
-	r, err := d.fc.Do(flow.Call{Key: "task", Name: TaskActivity, Class: flow.Idempotent, Input: flow.JSON(task)})
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(r.Value, &d.task); err != nil {
-		return fmt.Errorf("the task that was made cannot be read: %w", err)
-	}
-	return nil
+	var err error
+	d.task, err = flow.Do[string](d.fc, flow.Call{Key: "task", Name: TaskActivity, Class: flow.Idempotent, Input: flow.JSON(task)})
+	return err
 }
 
 // move changes the task's status; to stay as it is needs no record. What was reported
@@ -299,12 +294,14 @@ func (d *drive) invoke(n next) (res Result, err error) {
 		return res, err
 	}
 	if r.By != "" {
-		res, err = given(r.Value)
+		var g Given
+		err = flow.Decode(at, call, r, &g)
+		res = g.result()
 	} else {
-		err = json.Unmarshal(r.Value, &res)
+		err = flow.Decode(at, call, r, &res)
 	}
 	if err != nil {
-		return res, fmt.Errorf("the result of an invocation cannot be read: %w", err)
+		return res, err
 	}
 	if r.By != "" { // the task waited for it
 		d.status = tipstaff.TaskPaused

@@ -406,3 +406,21 @@ func TestWhatIsGivenForAnInvocationInDoubt(t *testing.T) {
 		}
 	}
 }
+
+// A result that cannot be read fails no task for good: what was done stays, and the run goes
+// on once the program is mended.
+func TestAResultThatCannotBeReadIsMisuse(t *testing.T) {
+	for name, path := range map[string]string{TaskActivity: "root/work/task", SpawnActivity: "root/work/worker#1"} {
+		t.Run(name, func(t *testing.T) {
+			b := newWork()
+			job := b.job()
+			job.Acts[name] = flow.Activity{Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+				return flow.Done{Value: json.RawMessage(`7`)}, nil
+			}}
+			out, err := flow.New(b.log, nil).Drive(t.Context(), job)
+			if m := (*flow.Misuse)(nil); err != nil || out.Status != flow.Interrupted || out.Reason != "misuse" || !errors.As(out.Err, &m) || m.Path != path {
+				t.Errorf("%s %s: %v %v", out.Status, out.Reason, out.Err, err)
+			}
+		})
+	}
+}

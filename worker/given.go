@@ -10,18 +10,14 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// given is what somebody says that a worker would have reported, whose end nobody saw.
-func given(answer json.RawMessage) (res Result, err error) {
-	var g Given
-	if err := json.Unmarshal(answer, &g); err != nil {
-		return res, err
-	}
-	res = Result{Outcome: Reported, Text: g.Text, Report: Report{Status: cmp.Or(g.Status, tipstaff.TaskNeedsReview), Outputs: g.Outputs, Data: g.Data, Verdict: g.Verdict}}
+// result is what somebody says that a worker would have reported, whose end nobody saw.
+func (g Given) result() Result {
+	res := Result{Outcome: Reported, Text: g.Text, Report: Report{Status: cmp.Or(g.Status, tipstaff.TaskNeedsReview), Outputs: g.Outputs, Data: g.Data, Verdict: g.Verdict}}
 	if res.Report.Status == tipstaff.TaskPaused {
 		res.Outcome = Paused
 		res.Report.Question = g.Text
 	}
-	return res, nil
+	return res
 }
 
 // Given is the answer of use_result: what the worker would have reported.

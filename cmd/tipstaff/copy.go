@@ -46,7 +46,7 @@ func copyStore(ctx context.Context, o cli.OpenOptions, from, to string) (made ti
 		return made, err
 	}
 	if source == target {
-		return made, tipstaff.Errorf(tipstaff.InvalidArgument, "a store is not copied to itself")
+		return made, tipstaff.Errorf(tipstaff.InvalidArgument, "FROM and TO are the same store: nothing was copied").WithHint("name another folder or database to copy to")
 	}
 	keys, err := keysOf(source, target, o.Workspace)
 	if err != nil {
@@ -86,7 +86,7 @@ func keysOf(source, target storeName, workspace string) (string, error) {
 			return place, nil
 		}
 	}
-	return "", tipstaff.Errorf(tipstaff.InvalidArgument, "the keys of the runs are not in %s: a copy without them could not be gone on with", strings.Join(places, " nor in ")).
+	return "", tipstaff.Errorf(tipstaff.InvalidArgument, "the keys of the runs are not in %s: without them no run could be resumed in the copy", strings.Join(places, " nor in ")).
 		WithHint("put the keys of a machine there that uses the database, or name its workspace with --workspace")
 }
 

@@ -149,7 +149,7 @@ func expiringTokens(path string, tokens []ws.Token, now time.Time) (found []tips
 		}
 		when := "expires at"
 		if !now.Before(at) {
-			when = "has expired, at"
+			when = "expired at"
 		}
 		found = append(found, tipstaff.Diagnostic{Severity: tipstaff.SeverityWarning, Code: "token_expires", Where: path + ": serve.tokens." + t.User,
 			Message: fmt.Sprintf("the token of %s %s %s", t.User, when, at.UTC().Format(time.RFC3339)),

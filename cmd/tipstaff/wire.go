@@ -265,7 +265,6 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 	}
 	config.Performers = map[pipeline.Way]runner.Performer{pipeline.WayWorker: &workerPerformer{}}
 	config.Implicit = func() (*ws.Manifest, error) { return implicitManifest(workspace) }
-	config.SweepPrograms = process.Sweep
 	if config.State != "" { // else there is no place for worktrees
 		config.Git, config.Worktrees = process.Git(), filepath.Join(config.State, builtin.WorktreesFolder)
 	}

@@ -60,14 +60,14 @@ func (s *sim) checkOpen() {
 		s.fail("the run cannot be loaded: %v", err)
 		return
 	}
-	if out := s.replay(h, s.root()); out.Status == flow.Interrupted {
+	if out := s.replay(h, s.root(), s.flow); out.Status == flow.Interrupted {
 		s.fail("what was recorded does not replay: %v", out.Err)
 	}
 }
 
-// replay drives the flow on the records alone.
-func (s *sim) replay(h flow.History, root string) flow.Outcome {
-	job := flow.Job{Run: s.run, Root: root, Flow: s.flow, Input: s.c.Input, Limits: s.c.Limits, Holds: s.c.Holds}
+// replay drives a flow on the records alone.
+func (s *sim) replay(h flow.History, root string, f flow.Func) flow.Outcome {
+	job := flow.Job{Run: s.run, Root: root, Flow: f, Input: s.c.Input, Limits: s.c.Limits, Holds: s.c.Holds}
 	out, err := flow.Replay(h).Drive(noContext, job)
 	if err != nil {
 		return flow.Outcome{Status: flow.Interrupted, Err: err}
@@ -95,7 +95,7 @@ func (s *sim) checkEnd() {
 	if s.pick.One(16) {
 		s.checkPrefixes(h)
 	}
-	out := s.replay(h, s.root())
+	out := s.replay(h, s.root(), s.flow)
 	switch {
 	case out.Status == flow.Interrupted:
 		s.fail("the ended run does not replay: %v", out.Err)
@@ -120,7 +120,7 @@ func (s *sim) checkEnd() {
 // checkPrefixes replays the last segment as it stood after each of its records.
 func (s *sim) checkPrefixes(h flow.History) {
 	for k := 1; k < len(h.Records); k++ {
-		if out := s.replay(flow.History{Segment: h.Segment, Records: h.Records[:k]}, s.root()); out.Status == flow.Interrupted {
+		if out := s.replay(flow.History{Segment: h.Segment, Records: h.Records[:k]}, s.root(), s.flow); out.Status == flow.Interrupted {
 			s.fail("after record %d the journal did not replay: %v", h.Records[k-1].Seq, out.Err)
 			return
 		}
@@ -162,7 +162,7 @@ func (s *sim) checkSegments(records []flow.Record) {
 		if cut {
 			h.Ended = ""
 		}
-		out := s.replay(h, s.roots[k])
+		out := s.replay(h, s.roots[k], s.flows[k])
 		switch {
 		case out.Status == flow.Interrupted:
 			s.fail("segment %d does not replay: %v", k, out.Err)
@@ -182,32 +182,26 @@ func (s *sim) checkEffects(records []flow.Record) {
 	retry := map[string]bool{}
 	about := func(path string) string { return s.c.about(path, flow.IdempotencyKey(s.run, path, segment)) }
 	for _, r := range records {
-		var b struct {
-			Class  flow.Class
-			Gate   string
-			Action string
-			Error  *flow.Error
-		}
 		switch r.Kind {
 		case "run.continued":
 			segment++
-			continue
-		case "effect.intended", "effect.finished", "policy.gate.resolve", "gate.taken":
-			_ = json.Unmarshal(r.Body, &b)
-		}
-		switch r.Kind {
 		case "effect.intended":
-			if b.Class == flow.Once {
+			if b, _ := flow.ReadEffect(r.Body); b.Class == flow.Once {
 				once[about(r.Path)] = r.Path
 			}
 		case "effect.finished":
-			if b.Error != nil && s.c.Leaf != nil {
+			if s.c.Leaf == nil {
+				break
+			}
+			if b, _ := flow.ReadEffect(r.Body); b.Error != nil {
 				allowed[about(r.Path)]++
 			}
 		case "policy.gate.resolve":
+			b, _ := flow.ReadResolved(r.Kind, r.Body)
 			retry[b.Gate] = b.Action == "retry"
 		case "gate.taken":
-			if retry[b.Gate] {
+			var b flow.GateTaken
+			if _ = json.Unmarshal(r.Body, &b); retry[b.Gate] {
 				allowed[about(parent(r.Path))]++
 			}
 		}
@@ -244,11 +238,7 @@ func (s *sim) ending() Ending {
 		case r.N > 0:
 			e.Said[fmt.Sprint(segment, r.Path, " ", r.Kind, r.N)] = string(volatile.ReplaceAll(r.Body, nil))
 		case r.Kind == "effect.finished":
-			var b struct {
-				Value json.RawMessage
-				Error *flow.Error
-			}
-			_ = json.Unmarshal(r.Body, &b)
+			b, _ := flow.ReadEffect(r.Body)
 			said := string(b.Value)
 			if b.Error != nil {
 				said = "!" + b.Error.Code

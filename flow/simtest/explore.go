@@ -22,11 +22,27 @@ func Explore(t *testing.T, ground Ground, generate func(*Choices) *Case, seed ui
 	tried := 0
 	for (most == 0 || tried < most) && time.Since(began) < budget {
 		var found *found
-		bubble(t, func() { found = batch(ground, generate, seed, &tried) })
+		bubble(t, func() { found = batch(ground, generate, seed, programs, &tried) })
 		if found != nil {
+			t.Log(found) // to shrink it may take longer than the test may
 			return tried, found.shrink(t, ground, generate)
 		}
 		seed += programs
+	}
+	return tried, nil
+}
+
+// Seeds tries the schedules of single programs, given by their seeds, and returns the shrunk
+// failure of the first that broke a rule.
+func Seeds(t *testing.T, ground Ground, generate func(*Choices) *Case, seeds ...uint64) (tried int, failure *Failure) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, seed := range seeds {
+		var found *found
+		bubble(t, func() { found = batch(ground, generate, seed, 1, &tried) })
+		if found != nil {
+			t.Log(found)
+			return tried, found.shrink(t, ground, generate)
+		}
 	}
 	return tried, nil
 }
@@ -38,8 +54,8 @@ func bubble(t *testing.T, f func()) { synctest.Test(t, func(*testing.T) { f() })
 
 // batch tries some programs, each with several schedules of which the first is
 // undisturbed.
-func batch(ground Ground, generate func(*Choices) *Case, seed uint64, tried *int) *found {
-	for i := range uint64(programs) {
+func batch(ground Ground, generate func(*Choices) *Case, seed, programs uint64, tried *int) *found {
+	for i := range programs {
 		program := Seeded(seed + i)
 		c := generate(program)
 		var twin *Ending
@@ -69,6 +85,10 @@ type found struct {
 	rule             string
 }
 
+func (f *found) String() string {
+	return fmt.Sprintf("seed %d, schedule %d: %s", f.seed, f.schedule, f.rule)
+}
+
 // again runs it once more; nil: it does not fail.
 func again(t *testing.T, ground Ground, generate func(*Choices) *Case, program, choices []uint16, tracing bool) (failure *Failure) {
 	bubble(t, func() {
@@ -95,7 +115,7 @@ func (f *found) shrink(t *testing.T, ground Ground, generate func(*Choices) *Cas
 	}
 	last := again(t, ground, generate, program, choices, true)
 	if last == nil {
-		return &Failure{Rule: fmt.Sprintf("seed %d, schedule %d: %s\n(it does not fail again)", f.seed, f.schedule, f.rule), Case: generate(Listed(f.program))}
+		return &Failure{Rule: f.String() + "\n(it does not fail again)", Case: generate(Listed(f.program))}
 	}
 	last.Rule = fmt.Sprintf("seed %d, schedule %d: %s", f.seed, f.schedule, last.Rule)
 	return last

@@ -1,7 +1,6 @@
 package simtest
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -84,18 +83,10 @@ func (s *sim) committed(drafts []flow.Draft) {
 		case "effect.intended":
 			s.world.intended(d)
 		case "policy.gate":
-			var b struct {
-				Gate    string   `json:"gate"`
-				Kind    string   `json:"gate_kind"`
-				Actions []string `json:"actions"`
-			}
-			_ = json.Unmarshal(d.Body, &b)
+			b, _ := flow.ReadOpened(d.Kind, d.Body)
 			s.gates = append(s.gates, &gate{id: b.Gate, key: d.Path, kind: b.Kind, actions: b.Actions})
 		case "policy.gate.resolve":
-			var b struct {
-				Gate string `json:"gate"`
-			}
-			_ = json.Unmarshal(d.Body, &b)
+			b, _ := flow.ReadResolved(d.Kind, d.Body)
 			s.closeGate(b.Gate)
 		case revised:
 			s.revision++
@@ -104,7 +95,7 @@ func (s *sim) committed(drafts []flow.Draft) {
 			if s.revision > 1 {
 				root += "@" + strconv.Itoa(s.revision)
 			}
-			s.roots = append(s.roots, root)
+			s.roots, s.flows = append(s.roots, root), append(s.flows, s.flow)
 		case "intent.attest":
 			s.status = flow.Completed
 		case "intent.fail":

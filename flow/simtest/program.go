@@ -15,6 +15,7 @@ type step struct {
 	do       string // call, gate, sleep, nap, now, emit, group
 	as       string // added to its key by who has renamed it
 	gone     bool
+	first    string // what was put before it: call or gate
 	class    flow.Class
 	b        Behaviour
 	retries  int
@@ -216,6 +217,12 @@ func run(fc flow.Context, seq []step) (string, error) {
 		if seq[i].gone {
 			continue
 		}
+		if seq[i].first != "" {
+			added := seq[i].addition()
+			if _, err := added.run(fc, i); err != nil {
+				return "", err
+			}
+		}
 		said, err := seq[i].run(fc, i)
 		if flow.Parked(err) {
 			return "", err
@@ -230,13 +237,17 @@ func run(fc flow.Context, seq []step) (string, error) {
 }
 
 func (st *step) run(fc flow.Context, i int) (string, error) {
+	at := fc
+	if st.as != "" {
+		at = fc.At(st.as)
+	}
 	switch st.do {
 	case "call":
 		return st.call(fc, i)
 	case "group":
-		return st.group(fc.At(fmt.Sprint("g", i)))
+		return st.group(fc.At(fmt.Sprint("g", i) + st.as))
 	case "gate":
-		q := flow.Gate{Key: fmt.Sprint("q", i), Kind: "question", Question: "Go on?", Actions: []string{"yes", "no"}, Deny: "no"}
+		q := flow.Gate{Key: fmt.Sprint("q", i) + st.as, Kind: "question", Question: "Go on?", Actions: []string{"yes", "no"}, Deny: "no"}
 		if st.expires {
 			q.Expires = time.Minute
 		}
@@ -246,14 +257,14 @@ func (st *step) run(fc flow.Context, i int) (string, error) {
 		}
 		return told(d.Action, err)
 	case "sleep":
-		return told("slept", fc.Sleep(time.Hour))
+		return told("slept", at.Sleep(time.Hour))
 	case "nap":
-		return told("slept", fc.Sleep(10*time.Millisecond))
+		return told("slept", at.Sleep(10*time.Millisecond))
 	case "now":
-		fc.Now()
+		at.Now()
 		return "now", nil
 	}
-	fc.Emit(flow.Event{Kind: "agent.said", Body: i})
+	at.Emit(flow.Event{Kind: "agent.said", Body: i})
 	return "said", nil
 }
 

@@ -2,9 +2,13 @@ package simtest
 
 import (
 	"encoding/json"
+	"maps"
+	"os"
 	"reflect"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,8 +17,80 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// Programs that ask everything of a Context, under schedules that nobody thought of.
-func TestSchedules(t *testing.T) { Simulate(t, Memory, Generate, 4*time.Second) }
+// Programs that ask everything of a Context, under schedules that nobody thought of: first
+// those that have found something before.
+func TestSchedules(t *testing.T) {
+	if _, failure := Seeds(t, Memory, Generate, seeds(t)...); failure != nil {
+		t.Fatal(failure)
+	}
+	Simulate(t, Memory, Generate, 4*time.Second)
+}
+
+// seeds reads the list of what has found something.
+func seeds(t *testing.T) (list []uint64) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/seeds.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		number, what, _ := strings.Cut(line, " ")
+		seed, err := strconv.ParseUint(number, 10, 64)
+		if err != nil || strings.TrimSpace(what) == "" {
+			t.Fatalf("testdata/seeds.txt: %q is not a seed and what it is for", line)
+		}
+		list = append(list, seed)
+	}
+	if len(list) == 0 {
+		t.Fatal("testdata/seeds.txt has no seeds")
+	}
+	return list
+}
+
+// What is recorded may be renamed or removed, whatever it is, and something new may stand
+// before it, or where nothing is recorded yet.
+func TestEditsComeToEverything(t *testing.T) {
+	missing := map[string]bool{}
+	for _, do := range []string{"call", "gate", "sleep", "nap", "now", "emit", "group"} {
+		missing[do+" is renamed"], missing[do+" is removed"] = true, true
+	}
+	for _, do := range []string{"call", "gate"} {
+		missing[do+" before what is recorded"], missing[do+" before anything is"], missing[do+" at the end"] = true, true, true
+	}
+	watched := func(pick *Choices) *Case {
+		c := Generate(pick)
+		edit := c.Edit
+		c.Edit = func(pick *Choices, recorded map[string]bool) *Edit {
+			e := edit(pick, recorded)
+			_, what, changed := strings.Cut(e.Text, " (")
+			added, where, _ := strings.Cut(strings.TrimPrefix(e.Text, "a "), " is ")
+			switch {
+			case where == "added at the end":
+				delete(missing, added+" at the end")
+			case strings.HasPrefix(where, "put before") && e.Fits:
+				delete(missing, added+" before anything is")
+			case strings.HasPrefix(where, "put before"):
+				delete(missing, added+" before what is recorded")
+			case changed:
+				delete(missing, strings.Replace(what, ")", "", 1))
+			}
+			return e
+		}
+		return c
+	}
+	for seed := uint64(1); len(missing) > 0 && seed < 5000; seed += programs {
+		if _, failure := Explore(t, Memory, watched, seed, 1, time.Minute); failure != nil {
+			t.Fatal(failure)
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("never tried: %v", slices.Sorted(maps.Keys(missing)))
+	}
+}
 
 // A failure can be looked into only if the same choices give the same schedule.
 func TestTheSameChoicesGiveTheSameSchedule(t *testing.T) {
@@ -25,6 +101,11 @@ func TestTheSameChoicesGiveTheSameSchedule(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would run others, too
 	compared := 0
 	for seed := range uint64(150) {
+		// Attempts that the wall time of a run ends do so at the same moment, and of timers that
+		// are due at once a bubble fires any first.
+		if Generate(Seeded(seed)).Limits[flow.WallTime] > 0 {
+			continue
+		}
 		run := func() (trace []string, end Ending) {
 			bubble(t, func() {
 				c := Generate(Seeded(seed))

@@ -56,8 +56,7 @@ func newWorld(s *sim) *world {
 func attemptKey(path string, n int) string { return path + " " + strconv.Itoa(n) }
 
 func (w *world) intended(d flow.Draft) {
-	var b struct{ Attempt int }
-	_ = json.Unmarshal(d.Body, &b)
+	b, _ := flow.ReadEffect(d.Body)
 	w.intents[attemptKey(flow.IdempotencyKey(w.s.run, d.Path, len(w.s.roots)-1), b.Attempt)] = true
 }
 

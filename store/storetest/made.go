@@ -3,6 +3,8 @@ package storetest
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"iter"
 	"path/filepath"
 	"strings"
@@ -25,6 +27,58 @@ func testCreateWithoutADraft(t *testing.T, place Place) {
 		}
 		if _, err := b.Run(t.Context(), id); err == nil {
 			t.Errorf("%s: the run is there", name)
+		}
+	}
+}
+
+// A run that can never complete does nothing: it is driven when it has the records that it
+// lacks, or to its end when it was cancelled.
+func testDriveOfARunThatCannotComplete(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	for n, lacks := range map[int]string{1: "no intent.compiled, no intent.accept, no plan.proposed", 2: "no intent.accept, no plan.proposed", 3: "no plan.proposed"} {
+		for _, cancelled := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d records, cancelled %v", n, cancelled), func(t *testing.T) {
+				id, drafts, calls := tipstaff.NewID(time.Now()).String(), Begun(b.Keys()), 0
+				if err := b.Create(t.Context(), flow.NewRun{ID: id, User: "local", Kind: "plan"}, drafts[:n]); err != nil {
+					t.Fatal(err)
+				}
+				write := func(drafts ...flow.Draft) {
+					t.Helper()
+					if err := b.Store.Write(t.Context(), id, func(flow.Tx) ([]flow.Draft, error) { return drafts, nil }); err != nil {
+						t.Fatal(err)
+					}
+				}
+				drive := func() flow.Outcome {
+					t.Helper()
+					out, err := flow.New(b, nil).Drive(t.Context(), flow.Job{Run: id, Root: "root", Owner: Me,
+						Acts: map[string]flow.Activity{"pay": {Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+							calls++
+							return flow.Done{Value: json.RawMessage(`1`)}, nil
+						}}},
+						Flow: func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+							r, err := fc.Do(flow.Call{Key: "pay", Name: "pay", Class: flow.Once})
+							return r.Value, err
+						}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return out
+				}
+				if cancelled {
+					write(flow.Draft{Kind: flow.KindRunCancelRequested, Body: json.RawMessage(`{}`)})
+					if out := drive(); out.Status != flow.Cancelled || calls != 0 {
+						t.Errorf("%+v after %d calls", out, calls)
+					}
+					return
+				}
+				if out := drive(); out.Status != flow.Interrupted || out.Reason != "misuse" || calls != 0 || !strings.Contains(out.Err.Error(), "it has "+lacks+", and") {
+					t.Fatalf("%+v after %d calls", out, calls)
+				}
+				write(drafts[n:]...)
+				if out := drive(); out.Status != flow.Completed || calls != 1 {
+					t.Errorf("%+v after %d calls", out, calls)
+				}
+			})
 		}
 	}
 }
@@ -60,6 +114,32 @@ func testExportOfAPlainEnd(t *testing.T, place Place) {
 				t.Errorf("%v, %v", res.Faults, err)
 			}
 		})
+	}
+}
+
+// All of the text that a run without a Finish of its own failed with is kept with its end.
+func testTextOfAPlainFailure(t *testing.T, place Place) {
+	b := place.Bench(t, nil)
+	id, text := tipstaff.NewID(time.Now()).String(), strings.Repeat("x", 5<<20)
+	if err := b.Create(t.Context(), flow.NewRun{ID: id, User: "local", Kind: "plan"}, Begun(b.Keys())); err != nil {
+		t.Fatal(err)
+	}
+	out, err := flow.New(b, nil).Drive(t.Context(), flow.Job{Run: id, Root: "root", Owner: Me,
+		Keep: func(text []byte) (string, error) { return b.PutBlob(context.Background(), text) },
+		Flow: func(flow.Context, json.RawMessage) (json.RawMessage, error) { return nil, errors.New(text) }})
+	if err != nil || out.Status != flow.Failed {
+		t.Fatalf("%s, %v", out.Status, err)
+	}
+	records, err := b.Store.Records(t.Context(), id, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, whole := records[len(records)-1], flow.Digest([]byte(text))
+	if len(end.Bytes) > 2*flow.MostMessage || !strings.Contains(string(end.Bytes), whole) {
+		t.Errorf("%s has %d bytes", end.Kind, len(end.Bytes))
+	}
+	if kept, err := b.Keeps(t.Context(), id, whole); err != nil || !kept {
+		t.Errorf("the run keeps its text: %v, %v", kept, err)
 	}
 }
 

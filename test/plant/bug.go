@@ -60,6 +60,11 @@ func simulated() suite {
 	return suite{level: simulator, pkg: "flow/simtest", run: "^TestSchedules$", env: []string{"TIPSTAFF_SIM=5s", "TIPSTAFF_SIM_SEED=1"}}
 }
 
+// seeded returns the programs and schedules that have found something before.
+func seeded() suite {
+	return suite{level: simulator, pkg: "flow/simtest", run: "^TestSchedules$", env: []string{"TIPSTAFF_SIM=0s"}}
+}
+
 // tests returns some tests of a package. run takes names, separated by |.
 func tests(pkg, run string) suite { return suite{level: inProcess, pkg: pkg, run: "^(" + run + ")$"} }
 

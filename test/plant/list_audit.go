@@ -93,7 +93,7 @@ var auditBugs = []bug{
 		file:   "flow/engine.go",
 		old:    "\td.segment++\n\treturn nil\n",
 		new:    "\td.segment++\n\td.running--\n\td.mu.Unlock()\n\td.mu.Lock()\n\td.running++\n\treturn nil\n",
-		suites: []suite{simulated()},
+		suites: []suite{seeded(), simulated()},
 	},
 	{
 		id: "digests-alone", guarantee: 1, says: differenceTold,

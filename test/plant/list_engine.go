@@ -4,6 +4,7 @@ const (
 	changedProgramsDoNothing = "A program that no longer fits its records does nothing."
 	fittingIsNeverRefused    = "A program that fits is never refused."
 	misuseEndsNothing        = "what was done stays, and the run goes on once the program is mended."
+	lacksDoNothing           = "because it was never compiled, accepted or put into effect, does nothing"
 	storesAreWhole           = "A store takes no run without its draft, and keeps what a run came to, so that it can be exported."
 )
 
@@ -15,7 +16,7 @@ var engineBugs = []bug{
 		file:   "flow/engine.go",
 		old:    "\td.dry = d.mode == performing && !p.isEmpty()",
 		new:    "\td.dry = false",
-		suites: []suite{themes("fitting"), simulated()},
+		suites: []suite{themes("fitting"), seeded(), simulated()},
 	},
 	{
 		id: "removed-at-the-end", guarantee: 1, says: changedProgramsDoNothing,
@@ -23,7 +24,31 @@ var engineBugs = []bug{
 		file:   "flow/engine.go",
 		old:    "(d.dry || d.inherited != nil) && (d.ending == notEnding && !b.parked || d.ending == cut) {",
 		new:    "(d.dry || d.inherited != nil) && d.ending == cut {",
-		suites: []suite{themes("fitting"), simulated()},
+		suites: []suite{themes("fitting"), seeded(), simulated()},
+	},
+	{
+		id: "sleeps-left-behind", guarantee: 1, says: changedProgramsDoNothing,
+		slip:   "does not miss a sleep that the program no longer asks for",
+		file:   "flow/mismatch.go",
+		old:    "\t\tmiss(t.asked, emitKey{path: path}, \"a sleep\")",
+		new:    "\t\tmiss(true || t.asked, emitKey{path: path}, \"a sleep\")",
+		suites: []suite{seeded(), simulated()},
+	},
+	{
+		id: "gates-left-behind", guarantee: 1, says: changedProgramsDoNothing,
+		slip:   "does not miss a question that the program no longer asks",
+		file:   "flow/mismatch.go",
+		old:    "\t\tmiss(g.asked || p.insideCall(key), emitKey{path: key}",
+		new:    "\t\tmiss(true || g.asked || p.insideCall(key), emitKey{path: key}",
+		suites: []suite{seeded(), simulated()},
+	},
+	{
+		id: "events-left-behind", guarantee: 1, says: changedProgramsDoNothing,
+		slip:   "does not miss what the program no longer says",
+		file:   "flow/mismatch.go",
+		old:    "\t\tmiss(m.asked, key, m.kind, m.digest)",
+		new:    "\t\tmiss(true || m.asked, key, m.kind, m.digest)",
+		suites: []suite{seeded(), simulated()},
 	},
 	{
 		id: "limits-of-today", guarantee: 1, says: fittingIsNeverRefused,
@@ -85,9 +110,25 @@ var engineBugs = []bug{
 		id: "unread-results-fail", guarantee: 1, says: misuseEndsNothing,
 		slip:   "fails the call whose value is not what the program expects",
 		file:   "flow/json.go",
-		old:    "\t\t_, _ = fc.Do(Call{misuse: wrong})",
-		new:    "\t\treturn v, &Error{Code: CodeInternal, Message: wrong.Message}",
+		old:    "\t_, _ = fc.Do(Call{misuse: wrong})",
+		new:    "\treturn &Error{Code: CodeInternal, Message: wrong.Message}",
 		suites: []suite{tests("flow", "TestAResultThatCannotBeReadIsMisuse")},
+	},
+	{
+		id: "paid-and-not-understood", guarantee: 1, says: misuseEndsNothing,
+		slip:   "fails a turn for good because what the model said, and was paid for, cannot be read",
+		file:   "agent/step.go",
+		old:    "\treturn said, r.Attempt, flow.Decode(at, call, r, &said)",
+		new:    "\tif json.Unmarshal(r.Value, &said) != nil {\n\t\terr = &flow.Error{Code: flow.CodeInternal, Message: \"what the model said cannot be read\"}\n\t}\n\treturn said, r.Attempt, err",
+		suites: []suite{tests("agent", "TestAResultThatATurnCannotReadIsMisuse")},
+	},
+	{
+		id: "worked-and-not-understood", guarantee: 1, says: misuseEndsNothing,
+		slip:   "fails a run for good because what a worker has brought cannot be read",
+		file:   "worker/drive.go",
+		old:    "\t\terr = flow.Decode(at, call, r, &res)",
+		new:    "\t\terr = json.Unmarshal(r.Value, &res)",
+		suites: []suite{tests("worker", "TestAResultThatCannotBeReadIsMisuse")},
 	},
 	{
 		id: "outputs-not-stored", guarantee: 1, says: storesAreWhole,
@@ -106,12 +147,52 @@ var engineBugs = []bug{
 		suites: []suite{rules("CreateWithoutADraft")},
 	},
 	{
+		id: "ends-what-cannot-end", guarantee: 1, says: lacksDoNothing,
+		slip:   "drives a run that was never accepted, pays, and finds that it cannot complete",
+		file:   "flow/engine.go",
+		old:    "\tif len(d.lacks) == 0 || d.job.Next != nil || d.root.cancelled {",
+		new:    "\tif len(d.lacks) > 3 || d.job.Next != nil || d.root.cancelled {",
+		suites: []suite{rules("DriveOfARunThatCannotComplete")},
+	},
+	{
+		id: "cancelled-cannot-end", guarantee: 1, says: lacksDoNothing,
+		slip:   "refuses to end a run that was cancelled before it was accepted",
+		file:   "flow/engine.go",
+		old:    "\tif len(d.lacks) == 0 || d.job.Next != nil || d.root.cancelled {",
+		new:    "\tif len(d.lacks) == 0 || d.job.Next != nil {",
+		suites: []suite{rules("DriveOfARunThatCannotComplete")},
+	},
+	{
+		id: "ends-with-megabytes", guarantee: 2, says: errorsAreCut,
+		slip:   "writes all that a flow failed with into the end of its run",
+		file:   "flow/engine.go",
+		old:    "Failed, nil, d.cutFailed(err)",
+		new:    "Failed, nil, err",
+		suites: []suite{tests("flow", "TestWhatARunFailsWithIsCut")},
+	},
+	{
+		id: "end-without-its-text", guarantee: 2, says: errorsAreCut,
+		slip:   "names all of the text of a failure, and lets it be collected",
+		file:   "store/tx.go",
+		old:    "\tfor _, digest := range d.Keep {",
+		new:    "\tfor _, digest := range d.Keep[:0] {",
+		suites: []suite{rules("TextOfAPlainFailure")},
+	},
+	{
+		id: "panics-with-megabytes", guarantee: 2, says: errorsAreCut,
+		slip:   "tells all that a program panicked with",
+		file:   "flow/engine.go",
+		old:    "\treturn CutText(fmt.Sprintf(\"panic: %s\\n%s\", cutText(MostMessage/4, fmt.Sprint(p.value), \"\"), p.stack), \"\")",
+		new:    "\treturn fmt.Sprintf(\"panic: %v\\n%s\", p.value, p.stack)",
+		suites: []suite{tests("flow", "TestThePanicOfAFlowIsCut")},
+	},
+	{
 		id: "reported-and-reserved", guarantee: 2, says: boundsHold,
 		slip:   "charges what was reserved and what was reported",
 		file:   "flow/ledger.go",
 		old:    "\t\tcase estimate && how == Unsent, ok:",
 		new:    "\t\tcase estimate && how == Unsent, ok && n == 0:",
-		suites: []suite{simulated()},
+		suites: []suite{seeded(), simulated()},
 	},
 	{
 		id: "retries-charged-twice", guarantee: 2, says: lostIsGone,
@@ -119,7 +200,7 @@ var engineBugs = []bug{
 		file:   "flow/past.go",
 		old:    "\tc.open, c.intended, c.suspended, c.reserve, c.known = false, false, false, nil, nil",
 		new:    "\tc.open, c.intended, c.suspended, c.known = false, false, false, nil\n\tif how != Lost {\n\t\tc.reserve = nil\n\t}",
-		suites: []suite{simulated()},
+		suites: []suite{seeded(), simulated()},
 	},
 	{
 		id: "parks-with-an-old-timer", guarantee: 1, says: "after `resume`, the run ends as it would have.",
@@ -127,7 +208,7 @@ var engineBugs = []bug{
 		file:   "flow/wait.go",
 		old:    "\tif turn != d.parkTurn || d.running > 0",
 		new:    "\tif d.running > 0",
-		suites: []suite{simulated()},
+		suites: []suite{seeded(), simulated()},
 	},
 	{
 		id: "parks-while-it-works", guarantee: 1, says: "after `resume`, the run ends as it would have.",
@@ -135,6 +216,6 @@ var engineBugs = []bug{
 		file:   "flow/wait.go",
 		old:    "\tif turn != d.parkTurn || d.running > 0 ||",
 		new:    "\tif",
-		suites: []suite{simulated()},
+		suites: []suite{seeded(), simulated()},
 	},
 }

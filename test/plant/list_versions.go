@@ -1,5 +1,7 @@
 package main
 
+const zeroIsUsual = "nil means the defaults, and each field says what its zero value means."
+
 // Bugs of stores that versions share, and of what looks at them.
 var versionsBugs = []bug{
 	{
@@ -100,6 +102,94 @@ var versionsBugs = []bug{
 		old:    "\tif c.Servers == nil {\n\t\tc.Servers = serversBeside(c.State, c.Skills, c.Policy)\n\t}\n",
 		new:    "\t_ = serversBeside\n",
 		suites: []suite{tests("runner", "TestARunnerWithNoMoreThanIsRequired")},
+	},
+	{
+		id: "usual-memory-forgotten", page: "../CONTRIBUTING.md", says: zeroIsUsual,
+		slip:   "gives a runner without a memory none at all",
+		file:   "runner/runner.go",
+		old:    "\tif c.Memory == nil {\n\t\tc.Memory = blank{}\n\t}\n",
+		new:    "",
+		suites: []suite{tests("runner", "TestWhatIsNotSaidOfARunnerIsAsUsual")},
+	},
+	{
+		id: "usual-workers-forgotten", page: "../CONTRIBUTING.md", says: zeroIsUsual,
+		slip:   "gives a runner without workers nothing to ask",
+		file:   "runner/runner.go",
+		old:    "\tif c.Workers == nil {\n\t\tc.Workers = noWorkers{}\n\t}\n",
+		new:    "",
+		suites: []suite{tests("runner", "TestWhatIsNotSaidOfARunnerIsAsUsual")},
+	},
+	{
+		id: "usual-trusted-forgotten", page: "../CONTRIBUTING.md", says: zeroIsUsual,
+		slip:   "believes no keys where nobody says which",
+		file:   "runner/runner.go",
+		old:    "\tif own := c.Keys; c.Trusted == nil && own != (tipstaff.RunKeys{}) {",
+		new:    "\tif own := c.Keys; c.Trusted == nil && own == (tipstaff.RunKeys{}) {",
+		suites: []suite{tests("runner", "TestWhatIsNotSaidOfARunnerIsAsUsual")},
+	},
+	{
+		id: "usual-self-forgotten", page: "../CONTRIBUTING.md", says: zeroIsUsual,
+		slip:   "does not know who drives",
+		file:   "runner/runner.go",
+		old:    "\tif c.Self == nil {\n\t\tc.Self = supervisor.Self\n\t}\n",
+		new:    "",
+		suites: []suite{tests("runner", "TestWhatIsNotSaidOfARunnerIsAsUsual")},
+	},
+	{
+		id: "usual-alive-forgotten", page: "../CONTRIBUTING.md", says: zeroIsUsual,
+		slip:   "takes every owner for alive",
+		file:   "runner/runner.go",
+		old:    "\t\tc.Alive = supervisor.Alive\n",
+		new:    "\t\tc.Alive = func(flow.Owner, time.Time, time.Time) bool { return true }\n",
+		suites: []suite{tests("runner", "TestWhatIsNotSaidOfARunnerIsAsUsual")},
+	},
+	{
+		id: "usual-markers-forgotten", page: "../CONTRIBUTING.md", says: zeroIsUsual,
+		slip:   "marks no process of a run",
+		file:   "runner/runner.go",
+		old:    "\t\tc.Markers = supervisor.Markers\n",
+		new:    "\t\tc.Markers = func(string, string) []string { return nil }\n",
+		suites: []suite{tests("runner", "TestWhatIsNotSaidOfARunnerIsAsUsual")},
+	},
+	{
+		id: "usual-sweep-forgotten", page: "../CONTRIBUTING.md", says: zeroIsUsual,
+		slip:   "sweeps nothing",
+		file:   "runner/runner.go",
+		old:    "\t\tc.Sweep = supervisor.Sweep\n",
+		new:    "\t\tc.Sweep = func(context.Context, map[string]string) (int, error) { return 0, nil }\n",
+		suites: []suite{tests("runner", "TestWhatIsNotSaidOfARunnerIsAsUsual")},
+	},
+	{
+		id: "usual-sweep-programs-forgotten", page: "../CONTRIBUTING.md", says: zeroIsUsual,
+		slip:   "forgets what workers have left",
+		file:   "runner/runner.go",
+		old:    "\tif c.SweepPrograms == nil {\n\t\tc.SweepPrograms = process.Sweep\n\t}\n",
+		new:    "\t_ = process.Sweep\n",
+		suites: []suite{tests("runner", "TestWhatIsNotSaidOfARunnerIsAsUsual")},
+	},
+	{
+		id: "usual-stop-forgotten", page: "../CONTRIBUTING.md", says: zeroIsUsual,
+		slip:   "has drives ask a context that is nil",
+		file:   "runner/runner.go",
+		old:    "\tif c.Stop == nil {\n\t\tc.Stop = context.Background()\n\t}\n",
+		new:    "",
+		suites: []suite{tests("runner", "TestWhatIsNotSaidOfARunnerIsAsUsual")},
+	},
+	{
+		id: "usual-now-forgotten", page: "../CONTRIBUTING.md", says: zeroIsUsual,
+		slip:   "has no clock",
+		file:   "runner/runner.go",
+		old:    "\tif c.Now == nil {\n\t\tc.Now = time.Now\n\t}\n",
+		new:    "",
+		suites: []suite{tests("runner", "TestWhatIsNotSaidOfARunnerIsAsUsual")},
+	},
+	{
+		id: "usual-origin-forgotten", page: "../CONTRIBUTING.md", says: zeroIsUsual,
+		slip:   "does not say how a run is driven",
+		file:   "runner/runner.go",
+		old:    "\t\tc.Origin = \"foreground\"\n",
+		new:    "\t\tc.Origin = \"\"\n",
+		suites: []suite{tests("runner", "TestWhatIsNotSaidOfARunnerIsAsUsual")},
 	},
 	{
 		id: "fix-resumes-the-parent", page: "delivery.md", says: "at once: a follow-up run, which needs `--feedback`",
