@@ -62,9 +62,8 @@ type Env struct {
 	Classifier func(workspace string) (tipstaff.Classifier, error)
 	// Skills looks after the skills of a workspace. It opens no store.
 	Skills func(OpenOptions) (tipstaff.Skills, error)
-	// Starter is the text of a tipstaff.yaml to begin with, and the variable that must be
-	// set before it is of use; "": none.
-	Starter func() (text []byte, missing string)
+	// Starter returns the files that a workspace begins with, and what they use.
+	Starter func(context.Context, StarterOptions) (Starter, error)
 	// Trust keeps which workspaces their user trusts. nil: all are.
 	Trust Trust
 	// Tools looks after the tools of a workspace. It opens no store.
@@ -100,6 +99,33 @@ type Env struct {
 	Approve tipstaff.Ask
 
 	Version VersionInfo
+}
+
+// StarterOptions says what a workspace is begun with.
+type StarterOptions struct {
+	Workspace string
+	Agent     bool     // an agent, also where no key of a vendor of models is set
+	Worker    string   // type of the worker that makes changes; "": a scripted one, in a repository
+	Server    []string // the command of an MCP server; none: there is none
+}
+
+// Starter is what a workspace begins with.
+type Starter struct {
+	Files   []StarterFile
+	Server  string   // the name of the MCP server; "": there is none
+	Model   string   // what the agent talks to; "": there is no agent
+	Key     string   // the variable with that model's key, or one that would let an agent talk
+	Missing bool     // Key is not set
+	Worker  string   // type of the worker that makes changes; "": the workspace is in no repository
+	Workers []string // types of workers whose CLI is on PATH
+	// Unborn says that the repository has no commit, which a change would begin at.
+	Unborn bool
+}
+
+// StarterFile is a file that a workspace begins with.
+type StarterFile struct {
+	Name string
+	Text []byte
 }
 
 // OpenOptions says which workspace is opened, and what for.

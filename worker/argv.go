@@ -106,6 +106,18 @@ func Types() []string {
 	return slices.Compact(names)
 }
 
+// Installed returns the types whose CLI look finds, as [exec.LookPath] does. It starts none.
+func Installed(look func(program string) (string, error)) []string {
+	return slices.DeleteFunc(Types(), func(typ string) bool {
+		of := rowsOf(typ)[0].of
+		if of.command == "" {
+			return true
+		}
+		_, err := look(of.command)
+		return err != nil
+	})
+}
+
 // rowsOf are those of a type, the lowest version first.
 func rowsOf(typ string) []row {
 	var of []row

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -68,6 +69,15 @@ func TestEachTypeRuns(t *testing.T) {
 		"scripted": {connect, {Out: `{"kind":"session","id":"` + anID + `"}`}, {Out: `{"kind":"agent.message","body":{"step":1,"text":"hi"}}`}, {Out: `{"kind":"end","is_error":false,"usage":{"input_tokens":7,"output_tokens":1},"cost_usd":"0.5"}`}},
 	}
 	if diff := cmp.Diff([]string{"claude", "codex", "gemini", "opencode", "cursor", "scripted"}, Types()); diff != "" {
+		t.Error(diff)
+	}
+	installed := Installed(func(program string) (string, error) {
+		if program == "codex" || program == "cursor-agent" {
+			return "/bin/" + program, nil
+		}
+		return "", exec.ErrNotFound
+	})
+	if diff := cmp.Diff([]string{"codex", "cursor"}, installed); diff != "" {
 		t.Error(diff)
 	}
 	for typ, steps := range streams {

@@ -34,3 +34,24 @@ func TestEveryVendorHasAStarter(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesOfServers(t *testing.T) {
+	for want, command := range map[string][]string{
+		"time":       {"uvx", "mcp-server-time"},
+		"filesystem": {"npx", "-y", "@modelcontextprotocol/server-filesystem@2026.7.1", "."},
+		"github":     {"docker", "run", "-i", "--rm", "ghcr.io/github/github-mcp-server:1.2"},
+		"srv":        {"python3", "./lib/srv.py"},
+		"issues":     {"/opt/issues-server", "--stdio"},
+		"server":     {"npx", "-y"},
+		"tools":      {"./tools"},
+	} {
+		if got := serverName(command); got != want {
+			t.Errorf("%q is called %q, want %q", command, got, want)
+		}
+	}
+	for _, taken := range []string{"builtin", "tipstaff", "ä"} {
+		if got := serverName([]string{taken}); got != "server" {
+			t.Errorf("%q is called %q", taken, got)
+		}
+	}
+}

@@ -536,19 +536,6 @@ func priceTable(prices ws.File) (*provider.Table, error) {
 	return provider.DefaultTable().Merge(own), nil
 }
 
-// keyedModels are the default models of vendors whose keys are in the environment.
-func keyedModels() (models []ws.StarterModel) {
-	for _, v := range provider.Vendors() {
-		for _, key := range v.Keys {
-			if os.Getenv(key) != "" {
-				models = append(models, ws.StarterModel{Provider: v.Provider, Model: v.Model, Key: key})
-				break
-			}
-		}
-	}
-	return models
-}
-
 // implicitManifest is that of a workspace without tipstaff.yaml.
 func implicitManifest(workspace string) (*ws.Manifest, error) {
 	models := keyedModels()
@@ -561,17 +548,6 @@ func implicitManifest(workspace string) (*ws.Manifest, error) {
 	}
 	return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "there is no tipstaff.yaml in %s, and no key of a vendor of models in the environment", workspace).
 		WithHint("set one of %s; `tipstaff init` writes a tipstaff.yaml to begin with", strings.Join(keys, ", "))
-}
-
-// starter is the manifest that `tipstaff init` writes: with the models whose keys are
-// here, else with one whose key is missing.
-func starter() (text []byte, missing string) {
-	models := keyedModels()
-	if len(models) == 0 {
-		v := provider.Vendors()[0]
-		models, missing = []ws.StarterModel{{Provider: v.Provider, Model: v.Model, Key: v.Keys[0]}}, v.Keys[0]
-	}
-	return ws.Starter(models), missing
 }
 
 // firstRun is the Service of a workspace in which nothing was ever run. A program
