@@ -17,6 +17,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/pipeline"
+	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 	"github.com/tipstaff/tipstaff/workspace"
@@ -153,7 +154,8 @@ func (r *Runner) lacks(c *common) string {
 			return refused.Message
 		}
 	}
-	return cmp.Or(r.lacksModel(c, m), lacksPlaces(frozen, m), h.lacksPrograms(c, c.literalPrograms()))
+	started, _ := c.programs()
+	return cmp.Or(r.lacksModel(c, m), lacksPlaces(c, uris, frozen, m), h.lacksPrograms(c, started))
 }
 
 // lacksModel: the agents of a run need the models that they were settled with.
@@ -174,21 +176,37 @@ func (r *Runner) lacksModel(c *common, m *workspace.Manifest) string {
 	return ""
 }
 
-// lacksPlaces: what built-in tools could reach when the run was made they must reach here.
-func lacksPlaces(frozen, m *workspace.Manifest) string {
+// lacksPlaces: what a run may reach by the built-in tools that it has must be reached here, too.
+func lacksPlaces(c *common, uris []string, frozen, m *workspace.Manifest) string {
 	was, _ := frozen.Server(builtin.Name)
 	now, _ := m.Server(builtin.Name)
+	started, others := c.programs()
 	for _, list := range []struct {
 		name     string
 		was, now []string
 	}{{"roots", was.Roots, now.Roots}, {"hosts", was.Hosts, now.Hosts}, {"programs", was.Programs, now.Programs}} {
+		if !c.reaches(uris, list.name) {
+			continue
+		}
 		for _, item := range list.was {
+			if list.name == "programs" && !others && !slices.Contains(started, item) {
+				continue
+			}
 			if !slices.Contains(list.now, item) {
 				return fmt.Sprintf("%s of builtin had %s, and does not here", list.name, item)
 			}
 		}
 	}
 	return ""
+}
+
+// reaches reports whether a tool of the run is limited by an option of builtin. Who drafts a
+// plan may choose any.
+func (c *common) reaches(uris []string, option string) bool {
+	return c.drafts() || slices.ContainsFunc(uris, func(uri string) bool {
+		u, err := tipstaff.ParseToolURI(uri)
+		return err == nil && u.Server == builtin.Name && slices.Contains(builtin.Reaches(u.Tool), option)
+	})
 }
 
 // lacksPrograms: a program that the run starts must be the one that was frozen.
@@ -205,24 +223,52 @@ func (h *here) lacksPrograms(c *common, names []string) string {
 	return ""
 }
 
-// literalPrograms are those that the plans of a run name as what they start. What stands in the
-// place of others shows when they are started.
-func (c *common) literalPrograms() (names []string) {
-	for _, doc := range c.text.plans() {
-		names = appendPrograms(names, doc.Canonical())
-	}
-	for _, child := range c.children {
-		names = appendPrograms(names, child.Canonical())
-	}
-	return names
+// texts are the plans of a run, and those of the skills that it dispatches.
+func (c *common) texts() []*plan.Document {
+	return slices.AppendSeq(c.text.plans(), maps.Values(c.children))
 }
 
-func appendPrograms(names []string, canonical []byte) []string {
-	var doc struct{ Root programNode }
-	if json.Unmarshal(canonical, &doc) != nil {
-		return names
+// drafts reports whether a plan of the run is yet to be drafted.
+func (c *common) drafts() bool {
+	return slices.ContainsFunc(c.texts(), func(doc *plan.Document) bool {
+		if doc == nil || doc.Canonical() == nil {
+			return true
+		}
+		for leaf := range doc.Root.Leaves {
+			if leaf.Kind == plan.SubDispatch && c.children[leaf.Skill] == nil {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// programs are those that the plans of a run name as what they start; others: what stands in a
+// plan in the place of a name, an agent or a stage may start others, too, which shows when they
+// are started.
+func (c *common) programs() (names []string, others bool) {
+	others = c.drafts() || c.text.stages() != nil
+	for _, doc := range c.texts() {
+		var at struct{ Root programNode }
+		if doc == nil || json.Unmarshal(doc.Canonical(), &at) != nil {
+			continue
+		}
+		for leaf := range doc.Root.Leaves {
+			others = others || leaf.Kind == plan.Step
+		}
+		at.Root.each(func(n *programNode) {
+			u, err := tipstaff.ParseToolURI(n.Tool)
+			name := startedBy(n.Args)
+			switch {
+			case n.Tool == "" || err == nil && (u.Server != builtin.Name || u.Tool != "exec"):
+			case name == "" || strings.Contains(name, "${"):
+				others = true
+			default:
+				names = append(names, name)
+			}
+		})
 	}
-	return doc.Root.append(names)
+	return names, others
 }
 
 // programNode is what of a plan's node says which program it starts.
@@ -232,16 +278,11 @@ type programNode struct {
 	Children []programNode
 }
 
-func (n *programNode) append(names []string) []string {
-	if u, err := tipstaff.ParseToolURI(n.Tool); err == nil && u.Server == builtin.Name {
-		if name := startedBy(n.Args); name != "" && !strings.Contains(name, "${") {
-			names = append(names, name)
-		}
-	}
+func (n *programNode) each(f func(*programNode)) {
+	f(n)
 	for i := range n.Children {
-		names = n.Children[i].append(names)
+		n.Children[i].each(f)
 	}
-	return names
 }
 
 // startedBy is the program that the arguments of exec name; "": they name none.

@@ -22,7 +22,10 @@ type Pool interface {
 	Claim(ctx context.Context, host, user string, from int64) (run string, err error)
 	Unclaim(ctx context.Context, run string) error
 	Holds(ctx context.Context) ([]flow.Hold, error)
-	Strays(ctx context.Context, kind string, since time.Time) (runs []string, err error)
+	// Strays are runs that servers of a kind have made and that nobody has come to drive, and
+	// Unwoken those that an earlier version has left waiting for a run which has ended.
+	Strays(ctx context.Context, kind string) (runs []string, err error)
+	Unwoken(ctx context.Context, kind string) (runs []string, err error)
 	// Waiting is how many runs wait in the queue, and since when the first of them does.
 	Waiting(ctx context.Context) (n int, since time.Time, err error)
 }
@@ -139,6 +142,7 @@ func (r *Runner) Drive(ctx context.Context, run string) (driven tipstaff.Driven,
 	defer func() { err = explain(err, idOf(run)) }()
 	row, err := r.Store.Run(ctx, run)
 	if err == nil && tipstaff.State(row.State).Terminal() {
+		r.wakeParent(run) // which may have been left to this drive
 		return r.rest(ctx, row, driven)
 	}
 	if err == nil {

@@ -14,7 +14,7 @@ import (
 // acquires it at once, or has died.
 const claimValid = 20 * time.Second
 
-// maxStrays is how many strays are found at a time.
+// maxStrays is how many runs are found at a time that nobody drives and somebody should.
 const maxStrays = 200
 
 // Lines are the users with runs that wait for a server on this machine, or on any: those of
@@ -79,24 +79,30 @@ func (s *Store) Holds(ctx context.Context) (holds []flow.Hold, err error) {
 	return holds, err
 }
 
-// Strays are runs that nobody drives although owners of this kind should: those whose timer
-// has come, those that were made by a server which died before it had them driven, and those
-// that rest although a child of theirs has ended after that, since some time.
-func (s *Store) Strays(ctx context.Context, kind string, since time.Time) (runs []string, err error) {
-	now := s.opts.Now()
-	each := func(r Row) error { runs = append(runs, r.Text(0)); return nil }
-	err = s.db.Query(ctx, each, `SELECT id FROM runs WHERE wake_at <= ? AND holder IS NULL AND queued = 0 AND owned = 'run.parked' AND driver = ?
-		AND state NOT IN ('completed', 'failed', 'cancelled') ORDER BY wake_at LIMIT ?`, now.UnixNano(), kind, int64(maxStrays))
-	if err == nil {
-		err = s.db.Query(ctx, each, `SELECT id FROM runs WHERE owned = '' AND holder IS NULL AND state NOT IN ('completed', 'failed', 'cancelled')
-			AND state <> 'drafting' AND queued = 0 AND origin = ? AND base = '' AND launch IS NULL AND created < ? ORDER BY n LIMIT ?`,
-			kind, s.unclaimed(now), int64(maxStrays))
-	}
-	if err == nil {
-		err = s.db.Query(ctx, each, `SELECT DISTINCT p.id FROM runs c JOIN runs p ON p.id = c.parent WHERE c.ended >= ? AND c.parent <> '' AND c.base = ''
-			AND p.owned = 'run.parked' AND p.holder IS NULL AND p.queued = 0 AND p.driver = ? AND p.updated < c.ended
-			AND p.state NOT IN ('completed', 'failed', 'cancelled') LIMIT ?`, since.UnixNano(), kind, int64(maxStrays))
-	}
+// Due implements [flow.Reader].
+func (s *Store) Due(ctx context.Context, kind string) (runs []string, err error) {
+	err = s.db.Query(ctx, func(r Row) error { runs = append(runs, r.Text(0)); return nil },
+		`SELECT id FROM runs WHERE wake_at <= ? AND holder IS NULL AND queued = 0 AND owned = 'run.parked' AND driver = ?
+		AND state NOT IN ('completed', 'failed', 'cancelled') ORDER BY wake_at LIMIT ?`, s.opts.Now().UnixNano(), kind, int64(maxStrays))
+	return runs, err
+}
+
+// Strays are runs that were made by a server of this kind which died before it had them driven.
+func (s *Store) Strays(ctx context.Context, kind string) (runs []string, err error) {
+	err = s.db.Query(ctx, func(r Row) error { runs = append(runs, r.Text(0)); return nil },
+		`SELECT id FROM runs WHERE owned = '' AND holder IS NULL AND state NOT IN ('completed', 'failed', 'cancelled')
+		AND state <> 'drafting' AND queued = 0 AND origin = ? AND base = '' AND launch IS NULL AND created < ? ORDER BY n LIMIT ?`,
+		kind, s.unclaimed(s.opts.Now()), int64(maxStrays))
+	return runs, err
+}
+
+// Unwoken are runs at rest of which a child has ended since: a version before this one, which
+// did not note that with the child's end, has left them behind.
+func (s *Store) Unwoken(ctx context.Context, kind string) (runs []string, err error) {
+	err = s.db.Query(ctx, func(r Row) error { runs = append(runs, r.Text(0)); return nil },
+		`SELECT DISTINCT p.id FROM runs c JOIN runs p ON p.id = c.parent WHERE c.ended IS NOT NULL AND c.parent <> '' AND c.base = ''
+		AND p.owned = 'run.parked' AND p.holder IS NULL AND p.queued = 0 AND p.driver = ? AND p.updated < c.ended AND p.wake_at IS NULL
+		AND p.state NOT IN ('completed', 'failed', 'cancelled') LIMIT ?`, kind, int64(maxStrays))
 	return runs, err
 }
 

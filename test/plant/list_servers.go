@@ -9,7 +9,7 @@ const (
 	firstCome   = "Who comes later does not pass those of the same user who wait."
 	scalePage   = "scale.md"
 	httpPage    = "http.md"
-	familyTests = "TestAChildDrivenByItselfOutlivesItsServer|TestAParentGoesOnWhenItsChildHasEnded|TestAChildThatEndsBeforeItsParentRests"
+	familyTests = "TestAChildDrivenByItselfOutlivesItsServer|TestAParentGoesOnWhenItsChildHasEnded|TestAChildThatEndsBeforeItsParentRests|TestAParentIsNeverLeftBehind"
 	ableTests   = "TestAServerLeavesWhatItCannotDoAsItWasMade|TestAServerTakesWhatItCanDo|TestAnUpgradeLosesNoRun"
 )
 
@@ -60,19 +60,27 @@ var serversBugs = []bug{
 		suites: []suite{tests("runner", familyTests)},
 	},
 	{
-		id: "parent-not-woken", page: scalePage, says: parentGoes,
-		slip:   "leaves the parent of a child that has ended to whoever looks next, which nobody does in a folder",
-		file:   "runner/drive.go",
-		old:    "\tcase a.driven.State.Terminal() && a.child:\n\t\tr.wake(run)\n",
-		new:    "\tcase a.driven.State.Terminal() && a.child:\n",
+		id: "parent-not-due", page: scalePage, says: parentGoes,
+		slip:   "leaves the parent of a child that has ended to whoever has ended the child",
+		file:   "store/project.go",
+		old:    "\tif err := t.wakeParent(st); err != nil {\n\t\treturn err\n\t}\n",
+		new:    "",
 		suites: []suite{tests("runner", familyTests)},
 	},
 	{
-		id: "parent-strays", page: scalePage, says: parentGoes,
-		slip:   "looks for parents that came to rest after their child had ended",
-		file:   "store/queue.go",
-		old:    "p.updated < c.ended",
-		new:    "p.updated > c.ended",
+		id: "parent-parks-past-its-child", page: scalePage, says: parentGoes,
+		slip:   "has a run park that waits for another which has ended meanwhile",
+		file:   "store/lease.go",
+		old:    "} else if over > 0 {\n\t\t\tst.wake = t.now",
+		new:    "} else if over < 0 {\n\t\t\tst.wake = t.now",
+		suites: []suite{tests("runner", familyTests)},
+	},
+	{
+		id: "nobody-looks-in-a-folder", page: scalePage, says: parentGoes,
+		slip:   "leaves runs that are due to servers that share them, where there are none",
+		file:   "runner/expiry.go",
+		old:    "\tif r.Pool != nil { // servers look for themselves\n",
+		new:    "\tif true {\n",
 		suites: []suite{tests("runner", familyTests)},
 	},
 	{
