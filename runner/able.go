@@ -45,19 +45,45 @@ type here struct {
 // unable are the runs that this server leaves to others, for as long as its workspace stays
 // what it is.
 type unable struct {
-	mu   sync.Mutex
-	now  *here
-	runs map[string]*passedOver
+	mu       sync.Mutex
+	now      *here
+	runs     map[string]*passedOver
+	passages map[string]*passage // by user
 }
 
 // passedOver is why a run is left to others, and when it was last seen to wait.
 type passedOver struct {
+	user string
 	why  string
 	seen time.Time
+	// again is when the run is looked at once more, and pause how long that is after the last
+	// look; zero: the reason lies in this machine, and lasts as long as its workspace.
+	again time.Time
+	pause time.Duration
 }
 
-// seenWithin is how old a look at the queue may be to count as what waits now.
-const seenWithin = 5 * time.Second
+// passage is how far along a user's line this server has come: whatever stands before was left to
+// others. It begins anew now and then, for a run that comes back into the line has its old
+// place there.
+type passage struct {
+	after int64
+	began time.Time
+	until time.Time
+	whole bool // it has come to the end of the line
+}
+
+// passEvery is how often a line is looked at from its beginning, and seenWithin how old a look at
+// a run may be that counts as what waits now.
+const (
+	passEvery  = 15 * time.Second
+	seenWithin = 2 * passEvery
+)
+
+// How long a run rests that could not be looked at, the first time and at most.
+const (
+	leastRest = time.Second
+	mostRest  = time.Minute
+)
 
 // stamped tells files apart that were written to.
 func stamped(files []string) string {
@@ -118,7 +144,7 @@ func (r *Runner) here() *here {
 		}
 		h.tools = h.tools.WithPrograms(h.manifest, r.Workspace)
 	}
-	r.unable.now, r.unable.runs = h, map[string]*passedOver{}
+	r.unable.now, r.unable.runs, r.unable.passages = h, map[string]*passedOver{}, map[string]*passage{}
 	return h
 }
 
@@ -295,33 +321,123 @@ func startedBy(args json.RawMessage) string {
 	return name
 }
 
-// decline notes that a run is left to others.
-func (r *Runner) decline(run, why string) {
-	r.here() // what was noted of another workspace is forgotten
+// passes reports whether a run of the queue that was looked at, with an error if it could not
+// be opened, is left to others, and notes that.
+func (r *Runner) passes(user, run string, p program, err error) bool {
+	why := ""
+	if err == nil {
+		why = r.lacks(p.shared())
+	} else {
+		why = err.Error()
+	}
+	if why == "" {
+		r.unable.mu.Lock()
+		defer r.unable.mu.Unlock()
+		delete(r.unable.runs, run)
+		return false
+	}
+	// What a newer version has made is for that. Whatever else keeps a run from being opened
+	// may pass.
+	lasts := err == nil || tipstaff.CodeOf(explain(err, idOf(run))) == tipstaff.FormatNewer
+	r.decline(user, run, why, lasts)
+	return true
+}
+
+// decline notes why a run is left to others, for as long as the workspace stays what it is, or
+// for some time.
+func (r *Runner) decline(user, run, why string, lasts bool) {
+	now := r.Now()
+	l := &passedOver{user: user, why: why, seen: now}
 	r.unable.mu.Lock()
 	defer r.unable.mu.Unlock()
-	r.unable.runs[run] = &passedOver{why, time.Now()}
+	if !lasts {
+		l.pause = leastRest
+		if before := r.unable.runs[run]; before != nil {
+			l.pause = min(max(2*before.pause, leastRest), mostRest)
+		}
+		l.again = now.Add(l.pause)
+		if w := r.unable.passages[user]; w != nil && l.again.Before(w.until) {
+			w.until = l.again
+		}
+	}
+	r.unable.runs[run] = l
 }
 
 // declines is why this server leaves a run to others; "": it does not, or has not looked at it.
 func (r *Runner) declines(run string) string {
-	r.here()
 	r.unable.mu.Lock()
 	defer r.unable.mu.Unlock()
-	l := r.unable.runs[run]
-	if l == nil {
-		return ""
+	if l := r.unable.runs[run]; l != nil {
+		return l.why
 	}
-	l.seen = time.Now()
-	return l.why
+	return ""
 }
 
-// declinesSome reports whether this server leaves any run to others.
-func (r *Runner) declinesSome() bool {
-	r.here()
+// nextAble is the first run of a user's line that this server has not left to others; nil: there
+// is none. Those that were left are passed over once in a while, and not whenever a place is
+// free.
+func (r *Runner) nextAble(ctx context.Context, host, user string, w *passage) (*flow.Row, error) {
+	for {
+		line, err := r.Pool.Line(ctx, host, user, w.after)
+		if err != nil {
+			return nil, err
+		}
+		if len(line) == 0 {
+			w.whole = true
+			return nil, nil
+		}
+		if row := r.passAlong(w, line); row != nil {
+			return row, nil
+		}
+	}
+}
+
+// passageOf is how far this server has come along a user's line; nil: nothing in it was left to
+// others. Where it begins anew, what it has not seen the last time is forgotten: it waits no
+// more.
+func (r *Runner) passageOf(user string) *passage {
 	r.unable.mu.Lock()
 	defer r.unable.mu.Unlock()
-	return len(r.unable.runs) > 0
+	now := r.Now()
+	w := r.unable.passages[user]
+	if w != nil && now.Before(w.until) {
+		return w
+	}
+	if w != nil && w.whole {
+		maps.DeleteFunc(r.unable.runs, func(_ string, l *passedOver) bool { return l.user == user && l.seen.Before(w.began) })
+	}
+	w = &passage{began: now, until: now.Add(passEvery)}
+	some := false
+	for _, l := range r.unable.runs {
+		if l.user == user {
+			some = true
+			if l.again.After(now) && l.again.Before(w.until) {
+				w.until = l.again
+			}
+		}
+	}
+	if !some {
+		delete(r.unable.passages, user)
+		return nil
+	}
+	r.unable.passages[user] = w
+	return w
+}
+
+// passAlong passes over the runs of a line that were left to others, and is the first other one;
+// nil: there is none.
+func (r *Runner) passAlong(w *passage, line []flow.Row) *flow.Row {
+	r.unable.mu.Lock()
+	defer r.unable.mu.Unlock()
+	now := r.Now()
+	for i, row := range line {
+		l := r.unable.runs[row.ID]
+		if l == nil || !l.again.IsZero() && !now.Before(l.again) {
+			return &line[i]
+		}
+		l.seen, w.after = now, row.N
+	}
+	return nil
 }
 
 // Lacks says what this server does not have of what runs need that wait for others, and how
@@ -333,7 +449,7 @@ func (r *Runner) Lacks() (runs int, why []string) {
 	r.unable.mu.Lock()
 	defer r.unable.mu.Unlock()
 	for _, l := range r.unable.runs {
-		if time.Since(l.seen) > seenWithin {
+		if r.Now().Sub(l.seen) > seenWithin {
 			continue // others have taken it
 		}
 		runs++

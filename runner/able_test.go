@@ -1,17 +1,22 @@
 package runner_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/runner"
+	"github.com/tipstaff/tipstaff/sqlite"
 )
 
 // elsewhere is a server with a workspace of its own, which has these files.
@@ -214,6 +219,42 @@ func TestAnUpgradeLosesNoRun(t *testing.T) {
 			t.Errorf("it is %s: %v", got.State, p.kinds(run))
 		}
 	}
+}
+
+// A run whose document could not be read is tried again, where nobody else could take it.
+func TestAServerTriesAgainWhatCouldNotBeRead(t *testing.T) {
+	p := newPool(t)
+	p.write("tipstaff.yaml", scripted)
+	p.script("do.sh", does)
+	p.script("other.sh", others)
+	a := p.server("a", 1)
+	hangs := a.hanging("alice")
+	p.drivenBy(hangs, "a")
+	s, err := a.Start(cli(), tipstaff.StartRequest{Name: "p.yaml", Program: []byte("kind: plan\nversion: 1\n" + calls)})
+	p.check(err)
+	a.halt(&flow.Stop{Reason: "it stops, and leaves both"})
+	a.Drain()
+	a.kill()
+	flaky := &hiccups{Store: p.store}
+	p.serverIn("b", 4, func(c *runner.Config) { c.Store = flaky })
+	p.awaits(s.Run, "ends", ended)
+	if got := p.get(s.Run); got.State != tipstaff.Completed || flaky.n.Load() < 3 {
+		t.Errorf("it is %s after %d reads: %v", got.State, flaky.n.Load(), p.kinds(s.Run))
+	}
+	p.cancel(hangs)
+}
+
+// hiccups is a store whose bucket fails the first times that it is asked.
+type hiccups struct {
+	*sqlite.Store
+	n atomic.Int64
+}
+
+func (h *hiccups) Blob(ctx context.Context, digest string) ([]byte, error) {
+	if h.n.Add(1) < 3 {
+		return nil, errors.New("the bucket has the hiccups")
+	}
+	return h.Store.Blob(ctx, digest)
 }
 
 // script writes a program.

@@ -84,7 +84,7 @@ func (r *Runner) beginWith(own *turn, run string, p program, who person) (*activ
 		lacks := a.lacks
 		a.mu.Unlock()
 		if lacks != "" {
-			r.decline(run, lacks)
+			r.decline(p.shared().draft.User, run, lacks, true)
 		}
 		if a.driven.Outcome == string(flow.Interrupted) && (r.Stop.Err() != nil || own != nil && (lacks != "" || storeFailed(a.driven.Err))) {
 			r.handOver(abandoned{run, who})

@@ -28,7 +28,7 @@ func (s *Store) Lines(ctx context.Context, host string) (users []string, err err
 }
 
 // lineAtOnce is how many runs of a line are listed at a time.
-const lineAtOnce = 100
+const lineAtOnce = 1000
 
 // Line are runs of a user's line that a server on this machine may drive, the oldest first,
 // after one; nothing but N and ID is known of them. Fewer than there are may be given: then
@@ -41,27 +41,30 @@ func (s *Store) Line(ctx context.Context, host, user string, after int64) (line 
 }
 
 // Claim takes the oldest run of a user's line that a server on this machine may drive, from one
-// on; "": others have taken them all.
-func (s *Store) Claim(ctx context.Context, host, user string, from int64) (run string, err error) {
+// on; "": others have taken them all. Until it is acquired the claim is known by its time.
+func (s *Store) Claim(ctx context.Context, host, user string, from int64) (run string, claim int64, err error) {
 	next := `SELECT n, id FROM runs WHERE queued = 1 AND "user" = ? AND n >= ? AND claimed < ? AND host IN ('', ?) ORDER BY n LIMIT 1`
 	if s.opts.Shared { // a row that another server is taking is passed over
 		next += ` FOR UPDATE SKIP LOCKED`
 	}
 	err = s.db.Do(ctx, &Op{Apply: func(t *Tx) error {
 		var n int64
-		run = ""
+		run, claim = "", t.now.UnixNano()
 		err := t.query(func(r Row) error { n, run = r.Int(0), r.Text(1); return nil }, next, user, from, s.unclaimed(t.now), host)
 		if err != nil || run == "" {
 			return err
 		}
-		return t.exec(`UPDATE runs SET claimed = ? WHERE n = ?`, t.now.UnixNano(), n)
+		return t.exec(`UPDATE runs SET claimed = ? WHERE n = ?`, claim, n)
 	}})
-	return run, err
+	return run, claim, err
 }
 
-// Unclaim leaves a run that was taken to others.
-func (s *Store) Unclaim(ctx context.Context, run string) error {
-	return s.db.Do(ctx, &Op{Apply: func(t *Tx) error { return t.exec(`UPDATE runs SET claimed = 0 WHERE id = ? AND queued = 1`, run) }})
+// Unclaim leaves a run to others that was taken by a claim, unless that was too long ago and
+// somebody else has taken it.
+func (s *Store) Unclaim(ctx context.Context, run string, claim int64) error {
+	return s.db.Do(ctx, &Op{Apply: func(t *Tx) error {
+		return t.exec(`UPDATE runs SET claimed = 0 WHERE id = ? AND queued = 1 AND claimed = ?`, run, claim)
+	}})
 }
 
 // unclaimed is when a run was last taken, at most, that may be taken now.
