@@ -80,7 +80,7 @@ test-scale: build ## the store over Postgres, with payloads in an S3 bucket, wit
 	scripts/postgres.sh scripts/s3.sh $(GO) test $(RACE) -count=1 -shuffle=on -timeout 40m -short ./postgres ./store/bucket
 	scripts/postgres.sh env $(PLAIN) -tags postgres -count=1 -v -p 1 -run '^TestSimulatedInPostgres$$' ./plan ./pipeline ./agent
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh scripts/s3.sh env $(PLAIN) -count=1 -timeout 10m -run '^TestLargePayloads' ./cmd/tipstaff
-	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh env $(PLAIN) -count=1 -timeout 20m -run 'StoreCopy|DoctorOfADatabase|Golden.*InPostgres' ./cmd/tipstaff ./test/golden
+	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh env $(PLAIN) -count=1 -timeout 20m -run 'StoreCopy|DoctorOfADatabase|EveryCommandOverADatabase|Golden.*InPostgres' ./cmd/tipstaff ./test/golden
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh scripts/temporal.sh env $(PLAIN) -count=1 -v -timeout 80m ./test/scale
 
 test-versions: build ## this version and an earlier one on one store, under kills and a migration

@@ -103,6 +103,10 @@ type RunParent struct {
 	Relation string `json:"relation"`
 }
 
+// Dispatched reports whether that run has started the other to do a part of its own work, and
+// goes on when it has ended.
+func (p *RunParent) Dispatched() bool { return p != nil && p.Relation == relationDispatch }
+
 // ForkPoint is the last record that a fork inherits.
 type ForkPoint struct {
 	Run  string       `json:"run"`

@@ -230,10 +230,11 @@ func fileOf(e *Event) (EvidenceFile, bool) {
 	return EvidenceFile{}, false
 }
 
-// show puts the rest into a run. expired: a gate is past its expiry, which counts as decided.
-func (f *FoldRest) show(r *Run, owned Kind, expired bool) {
+// show puts the rest into a run. news: something has happened that it waits for, of which its
+// records do not tell.
+func (f *FoldRest) show(r *Run, owned Kind, news bool) {
 	if !r.State.Terminal() {
-		r.LastDrive = &LastDrive{Kind: owned, Reason: f.Interrupted, WakeAt: f.WakeAt, News: f.News || expired}
+		r.LastDrive = &LastDrive{Kind: owned, Reason: f.Interrupted, WakeAt: f.WakeAt, News: f.News || news}
 	}
 	if r.Condition == Interrupted {
 		r.Doubts = slices.Sorted(maps.Keys(f.Sent))

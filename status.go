@@ -47,6 +47,7 @@ type Facts struct {
 	// and either still lives or was started just now. Launched: one was, whatever became
 	// of it.
 	Launching, Launched bool
+	Woken               bool // it is at rest, and a run that it waits for has ended since
 	// Foreign: the run was made by another workspace, whose keys it has published.
 	Foreign bool
 	Queued  *Queued // it waits for its turn in the queue of a daemon that lives; nil: it does not
@@ -101,7 +102,7 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 	if len(fold.Life.Segments) > 0 || condition == Interrupted {
 		run.Life = fold.life(condition, now)
 	}
-	fold.show(&run, fold.Owned, len(waitsOn) < len(open))
+	fold.show(&run, fold.Owned, facts.Woken || len(waitsOn) < len(open))
 	return run
 }
 

@@ -76,7 +76,7 @@ func (a *app) saySteps(ctx context.Context, svc tipstaff.Service, r tipstaff.Run
 	switch {
 	case asked:
 		fmt.Fprintln(w, "then:")
-	case !wake.IsZero():
+	case wake.After(time.Now()): // else it is due
 		fmt.Fprintf(w, "sleeping until %s, then:\n", wake.UTC().Format(time.RFC3339))
 	default:
 		fmt.Fprintln(w, "to go on:")

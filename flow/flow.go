@@ -290,6 +290,7 @@ type Parking struct {
 	Gates  []string // ids of the gates waited for
 	WakeAt time.Time
 	Wall   time.Duration // of the run so far
+	Runs   []string      // that calls wait for, by what a [Log] around the store says
 }
 
 // History is what Load gives: the records since the last run.continued (that
@@ -326,7 +327,8 @@ type Log interface {
 	Append(l Lease, drafts []Draft, done func(error))
 	// Park appends run.parked and releases the lease, unless a gate of p is
 	// decided or a cancel or correction is stored: then it does nothing and
-	// returns false, and Watch delivers (or has delivered) what it found.
+	// returns false, and Watch delivers (or has delivered) what it found. A run
+	// that waits for another is due at once if that has ended, and when it ends.
 	Park(l Lease, p Parking) (parked bool, err error)
 	// Watch calls f, in seq order and at least once, with every record that the
 	// owner did not write and every policy.gate.resolve, from now on until stop.

@@ -31,6 +31,9 @@ type Writer interface {
 type Reader interface {
 	Run(ctx context.Context, run string) (Row, error) // ErrNoRun
 	Runs(context.Context, Query) ([]Row, error)       // newest first
+	// Due are runs that rest and that owners of a kind have driven last, some of those whose
+	// time has come: by a timer, or because a run that they wait for has ended.
+	Due(ctx context.Context, kind string) (runs []string, err error)
 	Gates(context.Context, GateQuery) ([]GateRow, error)
 	// CountRuns is how many runs a query selects, up to its limit, and CountGates how many
 	// gates, by kind. CostOfRuns is what they have cost, as their rows say: of runs that

@@ -17,6 +17,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/pipeline"
+	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 	"github.com/tipstaff/tipstaff/workspace"
@@ -44,19 +45,45 @@ type here struct {
 // unable are the runs that this server leaves to others, for as long as its workspace stays
 // what it is.
 type unable struct {
-	mu   sync.Mutex
-	now  *here
-	runs map[string]*passedOver
+	mu       sync.Mutex
+	now      *here
+	runs     map[string]*passedOver
+	passages map[string]*passage // by user
 }
 
 // passedOver is why a run is left to others, and when it was last seen to wait.
 type passedOver struct {
+	user string
 	why  string
 	seen time.Time
+	// again is when the run is looked at once more, and pause how long that is after the last
+	// look; zero: the reason lies in this machine, and lasts as long as its workspace.
+	again time.Time
+	pause time.Duration
 }
 
-// seenWithin is how old a look at the queue may be to count as what waits now.
-const seenWithin = 5 * time.Second
+// passage is how far along a user's line this server has come: whatever stands before was left to
+// others. It begins anew now and then, for a run that comes back into the line has its old
+// place there.
+type passage struct {
+	after int64
+	began time.Time
+	until time.Time
+	whole bool // it has come to the end of the line
+}
+
+// passEvery is how often a line is looked at from its beginning, and seenWithin how old a look at
+// a run may be that counts as what waits now.
+const (
+	passEvery  = 15 * time.Second
+	seenWithin = 2 * passEvery
+)
+
+// How long a run rests that could not be looked at, the first time and at most.
+const (
+	leastRest = time.Second
+	mostRest  = time.Minute
+)
 
 // stamped tells files apart that were written to.
 func stamped(files []string) string {
@@ -117,7 +144,7 @@ func (r *Runner) here() *here {
 		}
 		h.tools = h.tools.WithPrograms(h.manifest, r.Workspace)
 	}
-	r.unable.now, r.unable.runs = h, map[string]*passedOver{}
+	r.unable.now, r.unable.runs, r.unable.passages = h, map[string]*passedOver{}, map[string]*passage{}
 	return h
 }
 
@@ -153,7 +180,8 @@ func (r *Runner) lacks(c *common) string {
 			return refused.Message
 		}
 	}
-	return cmp.Or(r.lacksModel(c, m), lacksPlaces(frozen, m), h.lacksPrograms(c, c.literalPrograms()))
+	started, _ := c.programs()
+	return cmp.Or(r.lacksModel(c, m), lacksPlaces(c, uris, frozen, m), h.lacksPrograms(c, started))
 }
 
 // lacksModel: the agents of a run need the models that they were settled with.
@@ -174,21 +202,37 @@ func (r *Runner) lacksModel(c *common, m *workspace.Manifest) string {
 	return ""
 }
 
-// lacksPlaces: what built-in tools could reach when the run was made they must reach here.
-func lacksPlaces(frozen, m *workspace.Manifest) string {
+// lacksPlaces: what a run may reach by the built-in tools that it has must be reached here, too.
+func lacksPlaces(c *common, uris []string, frozen, m *workspace.Manifest) string {
 	was, _ := frozen.Server(builtin.Name)
 	now, _ := m.Server(builtin.Name)
+	started, others := c.programs()
 	for _, list := range []struct {
 		name     string
 		was, now []string
 	}{{"roots", was.Roots, now.Roots}, {"hosts", was.Hosts, now.Hosts}, {"programs", was.Programs, now.Programs}} {
+		if !c.reaches(uris, list.name) {
+			continue
+		}
 		for _, item := range list.was {
+			if list.name == "programs" && !others && !slices.Contains(started, item) {
+				continue
+			}
 			if !slices.Contains(list.now, item) {
 				return fmt.Sprintf("%s of builtin had %s, and does not here", list.name, item)
 			}
 		}
 	}
 	return ""
+}
+
+// reaches reports whether a tool of the run is limited by an option of builtin. Who drafts a
+// plan may choose any.
+func (c *common) reaches(uris []string, option string) bool {
+	return c.drafts() || slices.ContainsFunc(uris, func(uri string) bool {
+		u, err := tipstaff.ParseToolURI(uri)
+		return err == nil && u.Server == builtin.Name && slices.Contains(builtin.Reaches(u.Tool), option)
+	})
 }
 
 // lacksPrograms: a program that the run starts must be the one that was frozen.
@@ -205,24 +249,52 @@ func (h *here) lacksPrograms(c *common, names []string) string {
 	return ""
 }
 
-// literalPrograms are those that the plans of a run name as what they start. What stands in the
-// place of others shows when they are started.
-func (c *common) literalPrograms() (names []string) {
-	for _, doc := range c.text.plans() {
-		names = appendPrograms(names, doc.Canonical())
-	}
-	for _, child := range c.children {
-		names = appendPrograms(names, child.Canonical())
-	}
-	return names
+// texts are the plans of a run, and those of the skills that it dispatches.
+func (c *common) texts() []*plan.Document {
+	return slices.AppendSeq(c.text.plans(), maps.Values(c.children))
 }
 
-func appendPrograms(names []string, canonical []byte) []string {
-	var doc struct{ Root programNode }
-	if json.Unmarshal(canonical, &doc) != nil {
-		return names
+// drafts reports whether a plan of the run is yet to be drafted.
+func (c *common) drafts() bool {
+	return slices.ContainsFunc(c.texts(), func(doc *plan.Document) bool {
+		if doc == nil || doc.Canonical() == nil {
+			return true
+		}
+		for leaf := range doc.Root.Leaves {
+			if leaf.Kind == plan.SubDispatch && c.children[leaf.Skill] == nil {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// programs are those that the plans of a run name as what they start; others: what stands in a
+// plan in the place of a name, an agent or a stage may start others, too, which shows when they
+// are started.
+func (c *common) programs() (names []string, others bool) {
+	others = c.drafts() || c.text.stages() != nil
+	for _, doc := range c.texts() {
+		var at struct{ Root programNode }
+		if doc == nil || json.Unmarshal(doc.Canonical(), &at) != nil {
+			continue
+		}
+		for leaf := range doc.Root.Leaves {
+			others = others || leaf.Kind == plan.Step
+		}
+		at.Root.each(func(n *programNode) {
+			u, err := tipstaff.ParseToolURI(n.Tool)
+			name := startedBy(n.Args)
+			switch {
+			case n.Tool == "" || err == nil && (u.Server != builtin.Name || u.Tool != "exec"):
+			case name == "" || strings.Contains(name, "${"):
+				others = true
+			default:
+				names = append(names, name)
+			}
+		})
 	}
-	return doc.Root.append(names)
+	return names, others
 }
 
 // programNode is what of a plan's node says which program it starts.
@@ -232,16 +304,11 @@ type programNode struct {
 	Children []programNode
 }
 
-func (n *programNode) append(names []string) []string {
-	if u, err := tipstaff.ParseToolURI(n.Tool); err == nil && u.Server == builtin.Name {
-		if name := startedBy(n.Args); name != "" && !strings.Contains(name, "${") {
-			names = append(names, name)
-		}
-	}
+func (n *programNode) each(f func(*programNode)) {
+	f(n)
 	for i := range n.Children {
-		names = n.Children[i].append(names)
+		n.Children[i].each(f)
 	}
-	return names
 }
 
 // startedBy is the program that the arguments of exec name; "": they name none.
@@ -254,33 +321,123 @@ func startedBy(args json.RawMessage) string {
 	return name
 }
 
-// decline notes that a run is left to others.
-func (r *Runner) decline(run, why string) {
-	r.here() // what was noted of another workspace is forgotten
+// passes reports whether a run of the queue that was looked at, with an error if it could not
+// be opened, is left to others, and notes that.
+func (r *Runner) passes(user, run string, p program, err error) bool {
+	why := ""
+	if err == nil {
+		why = r.lacks(p.shared())
+	} else {
+		why = err.Error()
+	}
+	if why == "" {
+		r.unable.mu.Lock()
+		defer r.unable.mu.Unlock()
+		delete(r.unable.runs, run)
+		return false
+	}
+	// What a newer version has made is for that. Whatever else keeps a run from being opened
+	// may pass.
+	lasts := err == nil || tipstaff.CodeOf(explain(err, idOf(run))) == tipstaff.FormatNewer
+	r.decline(user, run, why, lasts)
+	return true
+}
+
+// decline notes why a run is left to others, for as long as the workspace stays what it is, or
+// for some time.
+func (r *Runner) decline(user, run, why string, lasts bool) {
+	now := r.Now()
+	l := &passedOver{user: user, why: why, seen: now}
 	r.unable.mu.Lock()
 	defer r.unable.mu.Unlock()
-	r.unable.runs[run] = &passedOver{why, time.Now()}
+	if !lasts {
+		l.pause = leastRest
+		if before := r.unable.runs[run]; before != nil {
+			l.pause = min(max(2*before.pause, leastRest), mostRest)
+		}
+		l.again = now.Add(l.pause)
+		if w := r.unable.passages[user]; w != nil && l.again.Before(w.until) {
+			w.until = l.again
+		}
+	}
+	r.unable.runs[run] = l
 }
 
 // declines is why this server leaves a run to others; "": it does not, or has not looked at it.
 func (r *Runner) declines(run string) string {
-	r.here()
 	r.unable.mu.Lock()
 	defer r.unable.mu.Unlock()
-	l := r.unable.runs[run]
-	if l == nil {
-		return ""
+	if l := r.unable.runs[run]; l != nil {
+		return l.why
 	}
-	l.seen = time.Now()
-	return l.why
+	return ""
 }
 
-// declinesSome reports whether this server leaves any run to others.
-func (r *Runner) declinesSome() bool {
-	r.here()
+// nextAble is the first run of a user's line that this server has not left to others; nil: there
+// is none. Those that were left are passed over once in a while, and not whenever a place is
+// free.
+func (r *Runner) nextAble(ctx context.Context, host, user string, w *passage) (*flow.Row, error) {
+	for {
+		line, err := r.Pool.Line(ctx, host, user, w.after)
+		if err != nil {
+			return nil, err
+		}
+		if len(line) == 0 {
+			w.whole = true
+			return nil, nil
+		}
+		if row := r.passAlong(w, line); row != nil {
+			return row, nil
+		}
+	}
+}
+
+// passageOf is how far this server has come along a user's line; nil: nothing in it was left to
+// others. Where it begins anew, what it has not seen the last time is forgotten: it waits no
+// more.
+func (r *Runner) passageOf(user string) *passage {
 	r.unable.mu.Lock()
 	defer r.unable.mu.Unlock()
-	return len(r.unable.runs) > 0
+	now := r.Now()
+	w := r.unable.passages[user]
+	if w != nil && now.Before(w.until) {
+		return w
+	}
+	if w != nil && w.whole {
+		maps.DeleteFunc(r.unable.runs, func(_ string, l *passedOver) bool { return l.user == user && l.seen.Before(w.began) })
+	}
+	w = &passage{began: now, until: now.Add(passEvery)}
+	some := false
+	for _, l := range r.unable.runs {
+		if l.user == user {
+			some = true
+			if l.again.After(now) && l.again.Before(w.until) {
+				w.until = l.again
+			}
+		}
+	}
+	if !some {
+		delete(r.unable.passages, user)
+		return nil
+	}
+	r.unable.passages[user] = w
+	return w
+}
+
+// passAlong passes over the runs of a line that were left to others, and is the first other one;
+// nil: there is none.
+func (r *Runner) passAlong(w *passage, line []flow.Row) *flow.Row {
+	r.unable.mu.Lock()
+	defer r.unable.mu.Unlock()
+	now := r.Now()
+	for i, row := range line {
+		l := r.unable.runs[row.ID]
+		if l == nil || !l.again.IsZero() && !now.Before(l.again) {
+			return &line[i]
+		}
+		l.seen, w.after = now, row.N
+	}
+	return nil
 }
 
 // Lacks says what this server does not have of what runs need that wait for others, and how
@@ -292,7 +449,7 @@ func (r *Runner) Lacks() (runs int, why []string) {
 	r.unable.mu.Lock()
 	defer r.unable.mu.Unlock()
 	for _, l := range r.unable.runs {
-		if time.Since(l.seen) > seenWithin {
+		if r.Now().Sub(l.seen) > seenWithin {
 			continue // others have taken it
 		}
 		runs++

@@ -1,17 +1,22 @@
 package runner_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/runner"
+	"github.com/tipstaff/tipstaff/sqlite"
 )
 
 // elsewhere is a server with a workspace of its own, which has these files.
@@ -70,6 +75,9 @@ func TestAServerLeavesWhatItCannotDoAsItWasMade(t *testing.T) {
 		"no such effects":         {files: without(", once]", "]"), plan: calls, why: "exec has effect once, which allowed_effects of the manifest does not list"},
 		"a policy that denies":    {files: without("do: allow", "do: deny"), plan: calls, why: `rule "all" denies mcp://builtin/exec@1.0.0`},
 		"other roots":             {files: without(`roots: ["."]`, `roots: ["sub"]`), plan: calls, why: "roots of builtin had ., and does not here"},
+		"other programs, for a plan that names none": {files: without("./other.sh, ", ""), plan: "inputs: {what: {type: string, default: ./do.sh}}\n" + strings.Replace(calls, "./do.sh", `"${input.what}"`, 1),
+			why: "programs of builtin had ./other.sh, and does not here"},
+		"no such program": {files: without("./do.sh, ", ""), plan: calls, why: "programs of builtin had ./do.sh, and does not here"},
 		"other models": {files: without("model: m1", "model: m2"), plan: "root: {id: one, kind: step, agent: helper, prompt: Say yes., tools: []}",
 			why: "the model main is openai m2 here, and was openai m1"},
 		"other keys": {files: without("", ""), keys: true, plan: calls, why: "it was begun with the key"},
@@ -139,21 +147,37 @@ func TestAServerLeavesWhatItCannotDoAsItWasMade(t *testing.T) {
 
 // What a run does not use may be otherwise.
 func TestAServerTakesWhatItCanDo(t *testing.T) {
-	p := newPool(t)
-	p.write("tipstaff.yaml", scripted)
-	p.script("do.sh", does)
-	p.script("other.sh", others)
-	a := p.server("a", 1)
-	hangs := a.hanging("alice")
-	p.drivenBy(hangs, "a")
-	s, err := a.Start(cli(), tipstaff.StartRequest{Name: "p.yaml", Program: []byte("kind: plan\nversion: 1\n" + calls)})
-	p.check(err)
-	p.elsewhere("b", 4, map[string]string{"tipstaff.yaml": strings.Replace(scripted, "do: allow", "do: allow, why: said otherwise", 1), "do.sh": does, "other.sh": does})
-	p.awaits(s.Run, "ends", ended)
-	if got := p.get(s.Run); got.State != tipstaff.Completed {
-		t.Errorf("it is %s: %v", got.State, p.kinds(s.Run))
+	const all = "hosts: [example.com, example.org]\n    "
+	for name, c := range map[string]struct{ old, with, plan string }{
+		"another rule":                  {"do: allow", "do: allow, why: said otherwise", calls},
+		"a program that it never calls": {"./other.sh, sh", "", calls},
+		"a host that it never asks":     {", example.org", "", calls},
+		"no places for what calls none": {all + `roots: ["."]` + "\n    programs: [./do.sh, ./other.sh, sh]", `roots: []`,
+			`root: {id: one, kind: tool_call, tool: "mcp://builtin/json_query@1.0.0", args: {value: {a: 1}, expr: value.a}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPool(t)
+			manifest := strings.Replace(strings.Replace(scripted, "roots:", all+"roots:", 1), "read_file: {effect: read}", "read_file: {effect: read}, json_query: {effect: read}", 1)
+			p.write("tipstaff.yaml", manifest)
+			p.script("do.sh", does)
+			p.script("other.sh", others)
+			a := p.server("a", 1)
+			hangs := a.hanging("alice")
+			p.drivenBy(hangs, "a")
+			s, err := a.Start(cli(), tipstaff.StartRequest{Name: "p.yaml", Program: []byte("kind: plan\nversion: 1\n" + c.plan)})
+			p.check(err)
+			other := strings.Replace(manifest, c.old, c.with, 1)
+			if other == manifest {
+				t.Fatal("its manifest is the same")
+			}
+			p.elsewhere("b", 4, map[string]string{"tipstaff.yaml": other, "do.sh": does, "other.sh": does})
+			p.awaits(s.Run, "ends", ended)
+			if got := p.get(s.Run); got.State != tipstaff.Completed {
+				t.Errorf("it is %s: %v", got.State, p.kinds(s.Run))
+			}
+			p.cancel(hangs)
+		})
 	}
-	p.cancel(hangs)
 }
 
 // A script that is replaced while runs go on loses none: what has begun with the old one waits
@@ -195,6 +219,42 @@ func TestAnUpgradeLosesNoRun(t *testing.T) {
 			t.Errorf("it is %s: %v", got.State, p.kinds(run))
 		}
 	}
+}
+
+// A run whose document could not be read is tried again, where nobody else could take it.
+func TestAServerTriesAgainWhatCouldNotBeRead(t *testing.T) {
+	p := newPool(t)
+	p.write("tipstaff.yaml", scripted)
+	p.script("do.sh", does)
+	p.script("other.sh", others)
+	a := p.server("a", 1)
+	hangs := a.hanging("alice")
+	p.drivenBy(hangs, "a")
+	s, err := a.Start(cli(), tipstaff.StartRequest{Name: "p.yaml", Program: []byte("kind: plan\nversion: 1\n" + calls)})
+	p.check(err)
+	a.halt(&flow.Stop{Reason: "it stops, and leaves both"})
+	a.Drain()
+	a.kill()
+	flaky := &hiccups{Store: p.store}
+	p.serverIn("b", 4, func(c *runner.Config) { c.Store = flaky })
+	p.awaits(s.Run, "ends", ended)
+	if got := p.get(s.Run); got.State != tipstaff.Completed || flaky.n.Load() < 3 {
+		t.Errorf("it is %s after %d reads: %v", got.State, flaky.n.Load(), p.kinds(s.Run))
+	}
+	p.cancel(hangs)
+}
+
+// hiccups is a store whose bucket fails the first times that it is asked.
+type hiccups struct {
+	*sqlite.Store
+	n atomic.Int64
+}
+
+func (h *hiccups) Blob(ctx context.Context, digest string) ([]byte, error) {
+	if h.n.Add(1) < 3 {
+		return nil, errors.New("the bucket has the hiccups")
+	}
+	return h.Store.Blob(ctx, digest)
 }
 
 // script writes a program.

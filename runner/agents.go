@@ -191,7 +191,7 @@ func (r *Runner) model(m *workspace.Manifest, key string) (agent.Model, error) {
 	}
 	resolved, refused := c.Resolve(os.Environ())
 	if refused != nil {
-		return nil, &tipstaff.Error{Code: tipstaff.Refused, Message: fmt.Sprintf("model %s: %s", key, refused.Message), Err: refused,
+		return nil, &tipstaff.Error{Code: tipstaff.Refused, Message: fmt.Sprintf("model %s: %s", key, refused.Message), Err: refused, Hint: adviceFor(tipstaff.RefusedTool{Code: refused.Code}),
 			Problems: []tipstaff.Problem{{Code: refused.Code, Path: "models." + key, Message: refused.Message}}}
 	}
 	if r.Models == nil {

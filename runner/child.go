@@ -65,7 +65,7 @@ func (r *Runner) chainOf(ctx context.Context, c *common) (chain, error) {
 	var uris []string
 	for {
 		uris = append(uris, c.draft.Skill)
-		if c.draft.Parent == nil || c.draft.Parent.Relation != relationDispatch {
+		if !c.draft.Parent.Dispatched() {
 			break
 		}
 		parent, err := openProgram(ctx, r.Store, c.draft.Parent.Run)

@@ -132,7 +132,7 @@ func correctable(p program) (*planProgram, error) {
 	if c.draft.ProgramKind != plan.KindPlan {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "run %s executes a %s: only a plan can be corrected", c.run, c.draft.ProgramKind)
 	}
-	if parent := c.draft.Parent; parent != nil && parent.Relation == relationDispatch {
+	if parent := c.draft.Parent; parent.Dispatched() {
 		// What a child may do was settled by its parent's plan and acceptance.
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "run %s was started by run %s: it has no plan of its own that could be corrected", c.run, parent.Run).
 			WithHint("correct the plan of run %s", parent.Run)

@@ -84,7 +84,7 @@ func (r *Runner) beginWith(own *turn, run string, p program, who person) (*activ
 		lacks := a.lacks
 		a.mu.Unlock()
 		if lacks != "" {
-			r.decline(run, lacks)
+			r.decline(p.shared().draft.User, run, lacks, true)
 		}
 		if a.driven.Outcome == string(flow.Interrupted) && (r.Stop.Err() != nil || own != nil && (lacks != "" || storeFailed(a.driven.Err))) {
 			r.handOver(abandoned{run, who})
@@ -136,18 +136,32 @@ func (r *Runner) left(run string, a *active) {
 	r.hasParked() // or ended
 	switch {
 	case a.driven.State.Terminal() && a.child:
-		r.wake(run)
-	case a.driven.Outcome == string(flow.ParkedRun):
-		a.mu.Lock()
-		waits := a.waits
-		a.mu.Unlock()
-		for _, child := range waits {
-			if row, err := r.Store.Run(context.WithoutCancel(r.Stop), child); err == nil && tipstaff.State(row.State).Terminal() {
-				r.wake(child) // it has ended before its parent came to rest
-				return
-			}
+		r.wakeParent(run)
+	case a.driven.Outcome == string(flow.ParkedRun) && a.waiting() != nil:
+		ctx := context.WithoutCancel(r.Stop)
+		if row, err := r.Store.Run(ctx, run); err == nil {
+			r.wake(ctx, row) // a child may have ended before it came to rest
 		}
 	}
+}
+
+// waiting are the children that a drive was told to wait for, and does not look at any more.
+func (a *active) waiting() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.waits)
+}
+
+// parking is the log of a drive. It tells the store which runs the run that parks waits for.
+type parking struct {
+	flow.Log
+	a *active
+}
+
+// Park implements [flow.Log].
+func (p *parking) Park(l flow.Lease, at flow.Parking) (bool, error) {
+	at.Runs = p.a.waiting()
+	return p.Log.Park(l, at)
 }
 
 // endings are how the latest drives of this process ended, by run. What a store that
@@ -349,7 +363,7 @@ func (r *Runner) driveOnce(run string, p program, a *active, who person) (progra
 	job, end := d.watched(job)
 	defer end()
 	defer r.hosts.leaveRun(run)
-	out, err := flow.New(&remembering{Log: heard{r.Store, r.hosts}, program: d.program}, &flow.Options{Now: r.Now, Grace: r.Grace}).Drive(a.ctx, job)
+	out, err := flow.New(&remembering{Log: heard{&parking{r.Store, a}, r.hosts}, program: d.program}, &flow.Options{Now: r.Now, Grace: r.Grace}).Drive(a.ctx, job)
 	return d.program(), ended(out), err
 }
 

@@ -31,7 +31,7 @@ var storeErrors = []struct {
 	{flow.ErrStoreFull, tipstaff.StoreFull, "nothing that was recorded is lost", "make room on the disk, then resume the run"},
 	{flow.ErrStoreBusy, tipstaff.StoreBusy, "another process holds the store; try again", ""},
 	{flow.ErrReadOnly, tipstaff.FormatNewer, "", ""},
-	{flow.ErrNoBlob, tipstaff.ArtifactNotFound, "", ""},
+	{flow.ErrNoBlob, tipstaff.ArtifactNotFound, "", "`tipstaff doctor` says what is missing; bring it back from a backup"},
 	{flow.ErrStoreDown, tipstaff.StoreUnavailable, "", "see that the disk, or the database, can be used, then run the command again"},
 }
 

@@ -15,8 +15,9 @@ const expiryCheck = 30 * time.Second
 
 // Expire denies the gates of parked runs that nobody decides in time, when their time
 // comes, until ctx ends. Of those runs it drives on the ones that an owner of this kind
-// has parked; what others were driving waits for somebody to resume it. failed is told
-// what goes wrong with one of them, which keeps no other from being acted on.
+// has parked, and of others those that are due, where nobody shares runs; what others were
+// driving waits for somebody to resume it. failed is told what goes wrong with one of them,
+// which keeps no other from being acted on.
 func (r *Runner) Expire(ctx context.Context, kind string, failed func(error)) {
 	for {
 		next, err := r.expireDue(ctx, kind)
@@ -28,6 +29,9 @@ func (r *Runner) Expire(ctx context.Context, kind string, failed func(error)) {
 			next = time.Time{} // not at once: it would go wrong again
 		}
 		wait := expiryCheck
+		if r.Pool == nil && err == nil {
+			wait = lookEvery // a command may have ended what a run here waits for
+		}
 		if !next.IsZero() {
 			wait = min(wait, max(next.Sub(r.Now()), time.Millisecond))
 		}
@@ -83,13 +87,16 @@ func (r *Runner) expireDue(ctx context.Context, kind string) (next time.Time, er
 		return next, err
 	}
 	for _, g := range lapsed {
-		top, err := r.topOf(ctx, g.Run)
-		if err == nil && !r.driving(g.Run) && !r.driving(top.ID) {
-			err = r.goOn(ctx, top, g.Run, kind)
-		}
-		all = errors.Join(all, explain(err, idOf(g.Run)))
+		all = errors.Join(all, r.wakeUp(ctx, g.Run, kind))
 	}
-	return next, all
+	if r.Pool != nil { // servers look for themselves
+		return next, all
+	}
+	due, err := r.Store.Due(ctx, kind)
+	for _, run := range due {
+		all = errors.Join(all, r.wakeUp(ctx, run, kind))
+	}
+	return next, errors.Join(all, explain(err, tipstaff.ID{}))
 }
 
 // expireGate denies a gate, unless its run has an owner: that one sees to it itself. A
@@ -124,7 +131,7 @@ func (r *Runner) topOf(ctx context.Context, run string) (flow.Row, error) {
 		if err != nil {
 			return flow.Row{}, err
 		}
-		if draft.Parent == nil || draft.Parent.Relation != relationDispatch {
+		if !draft.Parent.Dispatched() {
 			return r.Store.Run(ctx, run)
 		}
 		run = draft.Parent.Run

@@ -72,6 +72,7 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 		return tipstaff.Run{}, err
 	}
 	facts.Name, facts.Steps, facts.Head = program.Name, program.steps(), head
+	facts.Woken = r.due(row) && !row.WakeAt.Equal(fold.WakeAt)
 	if row.Origin == tipstaff.OriginSupervisor || row.Origin == tipstaff.OriginEngine { // of others that makes no difference
 		draft, err := readDraft(ctx, r.Store, row.ID)
 		if err != nil {

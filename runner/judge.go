@@ -314,7 +314,7 @@ func (j *judge) mayAct(who, via string) bool {
 	case "local":
 		return name == "cli" || name == "mcp"
 	case "run":
-		return draft.Parent != nil && draft.Parent.Relation == relationDispatch && draft.Parent.Run == name
+		return draft.Parent.Dispatched() && draft.Parent.Run == name
 	case "system":
 		return name == via && (via == "expiry" || via == "superseded" || via == "run_ended")
 	}

@@ -38,6 +38,7 @@ func (nothing) Write(context.Context, string, func(flow.Tx) ([]flow.Draft, error
 
 func (nothing) Run(context.Context, string) (flow.Row, error)                 { return flow.Row{}, flow.ErrNoRun }
 func (nothing) Runs(context.Context, flow.Query) ([]flow.Row, error)          { return nil, nil }
+func (nothing) Due(context.Context, string) ([]string, error)                 { return nil, nil }
 func (nothing) Gates(context.Context, flow.GateQuery) ([]flow.GateRow, error) { return nil, nil }
 func (nothing) CountRuns(context.Context, flow.Query) (int, error)            { return 0, nil }
 func (nothing) CostOfRuns(context.Context, flow.Query) (int64, error)         { return 0, nil }

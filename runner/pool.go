@@ -19,10 +19,13 @@ type Pool interface {
 	Holder() string // names this open store in the leases that it holds
 	Lines(ctx context.Context, host string) (users []string, err error)
 	Line(ctx context.Context, host, user string, after int64) ([]flow.Row, error)
-	Claim(ctx context.Context, host, user string, from int64) (run string, err error)
-	Unclaim(ctx context.Context, run string) error
+	Claim(ctx context.Context, host, user string, from int64) (run string, claim int64, err error)
+	Unclaim(ctx context.Context, run string, claim int64) error
 	Holds(ctx context.Context) ([]flow.Hold, error)
-	Strays(ctx context.Context, kind string, since time.Time) (runs []string, err error)
+	// Strays are runs that servers of a kind have made and that nobody has come to drive, and
+	// Unwoken those that an earlier version has left waiting for a run which has ended.
+	Strays(ctx context.Context, kind string) (runs []string, err error)
+	Unwoken(ctx context.Context, kind string) (runs []string, err error)
 	// Waiting is how many runs wait in the queue, and since when the first of them does.
 	Waiting(ctx context.Context) (n int, since time.Time, err error)
 }
@@ -139,6 +142,7 @@ func (r *Runner) Drive(ctx context.Context, run string) (driven tipstaff.Driven,
 	defer func() { err = explain(err, idOf(run)) }()
 	row, err := r.Store.Run(ctx, run)
 	if err == nil && tipstaff.State(row.State).Terminal() {
+		r.wakeParent(run) // which may have been left to this drive
 		return r.rest(ctx, row, driven)
 	}
 	if err == nil {
@@ -236,67 +240,61 @@ func (r *Runner) claim(ctx context.Context) error {
 
 // claimOf drives a run of a user's line in a place that is its own, and reports whether there
 // was one that this server may take and is able to.
-func (r *Runner) claimOf(ctx context.Context, host, user string, own *turn) (bool, error) {
-	for {
-		from, err := r.firstAble(ctx, host, user)
-		run := ""
-		if err == nil && from >= 0 {
-			run, err = r.Pool.Claim(ctx, host, user, from)
-		}
-		if err != nil || run == "" {
+func (r *Runner) claimOf(ctx context.Context, host, user string, own *turn) (taken bool, err error) {
+	defer func() {
+		if !taken {
 			own.leave()
+		}
+	}()
+	r.here() // what was noted of another workspace is forgotten
+	for range mostLooked {
+		from := int64(0)
+		if w := r.passageOf(user); w != nil { // look first: to take what is left to others costs two commits
+			row, err := r.nextAble(ctx, host, user, w)
+			if err != nil || row == nil {
+				return false, explain(err, tipstaff.ID{})
+			}
+			p, _, err := r.openQueued(ctx, row.ID)
+			if passing(err) {
+				return false, explain(err, idOf(row.ID))
+			}
+			if r.passes(user, row.ID, p, err) {
+				continue
+			}
+			from = row.N
+		}
+		run, claim, err := r.Pool.Claim(ctx, host, user, from)
+		if err != nil || run == "" {
 			return false, explain(err, tipstaff.ID{})
 		}
 		p, who, err := r.openQueued(ctx, run)
-		if why := r.refusal(p, err); why != "" {
-			r.decline(run, why)
-			if err := r.Pool.Unclaim(ctx, run); err != nil {
-				own.leave()
+		if passing(err) {
+			return false, explain(err, idOf(run)) // it is taken again
+		}
+		if r.passes(user, run, p, err) {
+			if err := r.Pool.Unclaim(ctx, run, claim); err != nil {
 				return false, explain(err, idOf(run))
 			}
 			continue
 		}
-		if err == nil {
-			_, err = r.beginWith(own, run, p, who)
-		} else {
-			own.leave() // the store does not answer: it is taken again
-		}
-		if err != nil && !errors.Is(err, flow.ErrBusy) {
-			return false, explain(err, idOf(run))
+		if _, err = r.beginWith(own, run, p, who); err != nil && !errors.Is(err, flow.ErrBusy) {
+			return true, explain(err, idOf(run))
 		}
 		return true, nil
 	}
+	r.queue.look() // when others had their turn
+	return false, nil
 }
 
-// refusal is why a run that was looked at is left to others; "": it is not.
-func (r *Runner) refusal(p program, err error) string {
-	switch {
-	case err == nil:
-		return r.lacks(p.shared())
-	case storeFailed(coded(explain(err, tipstaff.ID{}))) || errors.Is(err, context.Canceled):
-		return ""
-	}
-	return err.Error() // of a newer version, say
+// passing reports whether a run could not be opened because the store does not answer, or the
+// server is stopping.
+func passing(err error) bool {
+	return storeFailed(coded(explain(err, tipstaff.ID{}))) || errors.Is(err, context.Canceled)
 }
 
-// firstAble is where in a user's line the first run stands that this server has not left to
-// others; negative: there is none.
-func (r *Runner) firstAble(ctx context.Context, host, user string) (n int64, err error) {
-	if !r.declinesSome() {
-		return 0, nil
-	}
-	for after := int64(0); ; {
-		line, err := r.Pool.Line(ctx, host, user, after)
-		if err != nil || len(line) == 0 {
-			return -1, err
-		}
-		for _, row := range line {
-			if after = row.N; r.declines(row.ID) == "" {
-				return row.N, nil
-			}
-		}
-	}
-}
+// mostLooked is how many runs of a line that this server has not seen yet are looked at before
+// the next line is.
+const mostLooked = 100
 
 // openQueued opens a run that waited in the queue, with who answers its gates.
 func (r *Runner) openQueued(ctx context.Context, run string) (p program, who person, err error) {

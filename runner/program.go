@@ -83,7 +83,7 @@ type common struct {
 
 // dispatched reports whether another run has started this one as a part of itself.
 func (c *common) dispatched() bool {
-	return c.draft.Parent != nil && c.draft.Parent.Relation == relationDispatch
+	return c.draft.Parent.Dispatched()
 }
 
 func (c *common) shared() *common                       { return c }

@@ -65,7 +65,7 @@ func (r *Runner) pending(ctx context.Context, row flow.Row) ([]tipstaff.Gate, er
 	if row.Owned != string(tipstaff.KindRunParked) || row.Cancel || row.Correction > row.Cont {
 		return nil, nil
 	}
-	if !row.WakeAt.IsZero() && !r.Now().Before(row.WakeAt) {
+	if r.due(row) {
 		return nil, nil
 	}
 	gates, err := r.Store.Gates(ctx, flow.GateQuery{Run: row.ID, Open: true})

@@ -15,7 +15,7 @@ import (
 // watch is what a server has seen of the owners that it cannot look at.
 type watch struct {
 	last   time.Time            // when it looked
-	begun  bool                 // it has looked for strays
+	begun  bool                 // it has looked for what an earlier version has left
 	owners map[string]lastHeard // by holder
 }
 
@@ -56,12 +56,20 @@ func (r *Runner) lookAfter(ctx context.Context, w *watch) error {
 	for _, b := range broken {
 		r.handOver(b)
 	}
-	strays, serr := r.Pool.Strays(ctx, r.Origin, w.since(r.Now()))
-	w.begun = w.begun || serr == nil
-	err = errors.Join(err, explain(serr, tipstaff.ID{}))
-	for _, run := range strays {
-		err = errors.Join(err, explain(r.takeIn(ctx, run), idOf(run)))
+	finds := []func(context.Context, string) ([]string, error){r.Store.Due, r.Pool.Strays}
+	if !w.begun {
+		finds = append(finds, r.Pool.Unwoken)
 	}
+	begun := true
+	for _, find := range finds {
+		strays, serr := find(ctx, r.Origin)
+		begun = begun && serr == nil
+		err = errors.Join(err, explain(serr, tipstaff.ID{}))
+		for _, run := range strays {
+			err = errors.Join(err, explain(r.takeIn(ctx, run), idOf(run)))
+		}
+	}
+	w.begun = w.begun || begun
 	return err
 }
 
@@ -81,15 +89,6 @@ func (r *Runner) stopFenced(holds []flow.Hold) {
 		}
 		a.leased = own[run]
 	}
-}
-
-// since is how far back it is looked for children that have ended: all the way at first, for
-// every server may have been away.
-func (w *watch) since(now time.Time) time.Time {
-	if !w.begun {
-		return time.Unix(0, 0)
-	}
-	return now.Add(-time.Minute)
 }
 
 // silent are the holders that have not renewed their leases for too long.
@@ -170,7 +169,7 @@ func (r *Runner) enqueueAgain(ctx context.Context, row flow.Row, who person) err
 // parentOf is the run that has dispatched this one, if one has.
 func (r *Runner) parentOf(ctx context.Context, run string) (parent flow.Row, child bool, err error) {
 	draft, err := readDraft(ctx, r.Store, run)
-	if err != nil || draft.Parent == nil || draft.Parent.Relation != relationDispatch {
+	if err != nil || !draft.Parent.Dispatched() {
 		return parent, false, err
 	}
 	parent, err = r.Store.Run(ctx, draft.Parent.Run)
@@ -229,18 +228,38 @@ func (r *Runner) goesOn(ctx context.Context, row flow.Row) (bool, error) {
 	return err == nil && !(child && r.willGoOn(ctx, parent)), err
 }
 
-// wake has the run go on that waits for a child which has ended, if a server was the last to
-// drive it. Nobody else would: a child that was driven by itself is not looked at by its parent.
-func (r *Runner) wake(child string) {
-	if !ofServer(r.Origin) || r.Stop.Err() != nil {
-		return
-	}
+// wakeParent has the run go on that waits for a child which has ended.
+func (r *Runner) wakeParent(child string) {
 	ctx := context.WithoutCancel(r.Stop)
-	parent, is, err := r.parentOf(ctx, child)
-	if err != nil || !is || r.driving(parent.ID) || parent.Owned != string(tipstaff.KindRunParked) {
-		return
+	if parent, is, err := r.parentOf(ctx, child); err == nil && is {
+		r.wake(ctx, parent)
 	}
-	if top, err := r.topOf(ctx, parent.ID); err == nil {
-		_ = r.goOn(ctx, top, parent.ID, r.Origin) // what cannot be done now is a stray, and found by whoever looks next
+}
+
+// wake has a run go on that is due, if it is one of those that servers drive. Whatever keeps it
+// from that now, the run is found by who looks for those that are due.
+func (r *Runner) wake(ctx context.Context, row flow.Row) {
+	kind := r.Origin
+	if r.Scheduler != nil {
+		kind = tipstaff.OriginEngine
 	}
+	if ofServer(kind) && r.Stop.Err() == nil && r.due(row) {
+		_ = r.wakeUp(ctx, row.ID, kind)
+	}
+}
+
+// wakeUp has a run go on that is due and that owners of this kind drive, from the top of those
+// that have dispatched it.
+func (r *Runner) wakeUp(ctx context.Context, run, kind string) error {
+	top, err := r.topOf(ctx, run)
+	if err == nil && !r.driving(run) && !r.driving(top.ID) {
+		err = r.goOn(ctx, top, run, kind)
+	}
+	return explain(err, idOf(run))
+}
+
+// due reports whether a run is at rest, and its time has come: by a timer, or because a run has
+// ended that it waits for.
+func (r *Runner) due(row flow.Row) bool {
+	return row.Owned == string(tipstaff.KindRunParked) && !row.WakeAt.IsZero() && !r.Now().Before(row.WakeAt)
 }

@@ -245,10 +245,13 @@ func tryReading(dir folder, mode string, list schema) (format int64, err error) 
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	if _, err := c.number(context.Background(), `SELECT count(*) FROM runs WHERE n = 0`); err != nil {
-		return 0, err
+	format, err = checkFormat(c, dir, list)
+	if err == nil || errors.Is(err, store.ErrNewer) {
+		if _, err := c.number(context.Background(), `SELECT count(*) FROM runs WHERE n = 0`); err != nil {
+			return 0, err
+		}
 	}
-	return checkFormat(c, dir, list)
+	return format, err
 }
 
 // noLog reports whether the file holds everything: whoever closed it last has

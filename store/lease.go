@@ -213,5 +213,12 @@ func (t *Tx) park(l flow.Lease, p flow.Parking) (bool, error) {
 		}
 	}
 	st.wake = p.WakeAt
+	for _, run := range p.Runs {
+		if over, err := t.number(`SELECT count(*) FROM runs WHERE id = ? AND ended IS NOT NULL`, run); err != nil {
+			return false, err
+		} else if over > 0 {
+			st.wake = t.now
+		}
+	}
 	return true, t.append(st, l.Epoch, flow.Draft{Kind: flow.KindRunParked, Body: p.Body()})
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -82,7 +83,33 @@ func (t *Tx) projectEnd(st *runState, r flow.Record) error {
 	if err := t.closeSessions(`run = ?`, st.id); err != nil {
 		return err
 	}
+	if err := t.wakeParent(st); err != nil {
+		return err
+	}
 	return t.release(st)
+}
+
+// wakeParent has the run be due that has dispatched this one, which has ended, if it rests. So
+// whoever looks for runs that are due finds it, whatever becomes of who ended this one. While
+// it is driven its drive may look at this one; if not, it is due when it parks.
+func (t *Tx) wakeParent(st *runState) error {
+	parent := ""
+	err := t.query(func(r Row) error { parent = r.Text(0); return nil }, `SELECT p.id FROM runs c JOIN runs p ON p.id = c.parent WHERE c.n = ? AND c.base = ''`, st.n)
+	if err != nil || parent == "" {
+		return err
+	}
+	draft, err := readDraft(context.Background(), t.c, st.id, st.n)
+	if err != nil || !draft.Parent.Dispatched() {
+		return err
+	}
+	if err := t.alone("run " + parent); err != nil { // nobody parks it meanwhile
+		return err
+	}
+	if above := t.s.states[parent]; above != nil && above.owned == string(tipstaff.KindRunParked) {
+		above.wake = t.now
+	}
+	return t.exec(`UPDATE runs SET wake_at = ? WHERE id = ? AND owned = 'run.parked' AND holder IS NULL AND state NOT IN ('completed', 'failed', 'cancelled')`,
+		t.now.UnixNano(), parent)
 }
 
 // refer keeps the blobs alive that a record names.

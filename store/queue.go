@@ -14,7 +14,7 @@ import (
 // acquires it at once, or has died.
 const claimValid = 20 * time.Second
 
-// maxStrays is how many strays are found at a time.
+// maxStrays is how many runs are found at a time that nobody drives and somebody should.
 const maxStrays = 200
 
 // Lines are the users with runs that wait for a server on this machine, or on any: those of
@@ -28,7 +28,7 @@ func (s *Store) Lines(ctx context.Context, host string) (users []string, err err
 }
 
 // lineAtOnce is how many runs of a line are listed at a time.
-const lineAtOnce = 100
+const lineAtOnce = 1000
 
 // Line are runs of a user's line that a server on this machine may drive, the oldest first,
 // after one; nothing but N and ID is known of them. Fewer than there are may be given: then
@@ -41,27 +41,30 @@ func (s *Store) Line(ctx context.Context, host, user string, after int64) (line 
 }
 
 // Claim takes the oldest run of a user's line that a server on this machine may drive, from one
-// on; "": others have taken them all.
-func (s *Store) Claim(ctx context.Context, host, user string, from int64) (run string, err error) {
+// on; "": others have taken them all. Until it is acquired the claim is known by its time.
+func (s *Store) Claim(ctx context.Context, host, user string, from int64) (run string, claim int64, err error) {
 	next := `SELECT n, id FROM runs WHERE queued = 1 AND "user" = ? AND n >= ? AND claimed < ? AND host IN ('', ?) ORDER BY n LIMIT 1`
 	if s.opts.Shared { // a row that another server is taking is passed over
 		next += ` FOR UPDATE SKIP LOCKED`
 	}
 	err = s.db.Do(ctx, &Op{Apply: func(t *Tx) error {
 		var n int64
-		run = ""
+		run, claim = "", t.now.UnixNano()
 		err := t.query(func(r Row) error { n, run = r.Int(0), r.Text(1); return nil }, next, user, from, s.unclaimed(t.now), host)
 		if err != nil || run == "" {
 			return err
 		}
-		return t.exec(`UPDATE runs SET claimed = ? WHERE n = ?`, t.now.UnixNano(), n)
+		return t.exec(`UPDATE runs SET claimed = ? WHERE n = ?`, claim, n)
 	}})
-	return run, err
+	return run, claim, err
 }
 
-// Unclaim leaves a run that was taken to others.
-func (s *Store) Unclaim(ctx context.Context, run string) error {
-	return s.db.Do(ctx, &Op{Apply: func(t *Tx) error { return t.exec(`UPDATE runs SET claimed = 0 WHERE id = ? AND queued = 1`, run) }})
+// Unclaim leaves a run to others that was taken by a claim, unless that was too long ago and
+// somebody else has taken it.
+func (s *Store) Unclaim(ctx context.Context, run string, claim int64) error {
+	return s.db.Do(ctx, &Op{Apply: func(t *Tx) error {
+		return t.exec(`UPDATE runs SET claimed = 0 WHERE id = ? AND queued = 1 AND claimed = ?`, run, claim)
+	}})
 }
 
 // unclaimed is when a run was last taken, at most, that may be taken now.
@@ -79,24 +82,30 @@ func (s *Store) Holds(ctx context.Context) (holds []flow.Hold, err error) {
 	return holds, err
 }
 
-// Strays are runs that nobody drives although owners of this kind should: those whose timer
-// has come, those that were made by a server which died before it had them driven, and those
-// that rest although a child of theirs has ended after that, since some time.
-func (s *Store) Strays(ctx context.Context, kind string, since time.Time) (runs []string, err error) {
-	now := s.opts.Now()
-	each := func(r Row) error { runs = append(runs, r.Text(0)); return nil }
-	err = s.db.Query(ctx, each, `SELECT id FROM runs WHERE wake_at <= ? AND holder IS NULL AND queued = 0 AND owned = 'run.parked' AND driver = ?
-		AND state NOT IN ('completed', 'failed', 'cancelled') ORDER BY wake_at LIMIT ?`, now.UnixNano(), kind, int64(maxStrays))
-	if err == nil {
-		err = s.db.Query(ctx, each, `SELECT id FROM runs WHERE owned = '' AND holder IS NULL AND state NOT IN ('completed', 'failed', 'cancelled')
-			AND state <> 'drafting' AND queued = 0 AND origin = ? AND base = '' AND launch IS NULL AND created < ? ORDER BY n LIMIT ?`,
-			kind, s.unclaimed(now), int64(maxStrays))
-	}
-	if err == nil {
-		err = s.db.Query(ctx, each, `SELECT DISTINCT p.id FROM runs c JOIN runs p ON p.id = c.parent WHERE c.ended >= ? AND c.parent <> '' AND c.base = ''
-			AND p.owned = 'run.parked' AND p.holder IS NULL AND p.queued = 0 AND p.driver = ? AND p.updated < c.ended
-			AND p.state NOT IN ('completed', 'failed', 'cancelled') LIMIT ?`, since.UnixNano(), kind, int64(maxStrays))
-	}
+// Due implements [flow.Reader].
+func (s *Store) Due(ctx context.Context, kind string) (runs []string, err error) {
+	err = s.db.Query(ctx, func(r Row) error { runs = append(runs, r.Text(0)); return nil },
+		`SELECT id FROM runs WHERE wake_at <= ? AND holder IS NULL AND queued = 0 AND owned = 'run.parked' AND driver = ?
+		AND state NOT IN ('completed', 'failed', 'cancelled') ORDER BY wake_at LIMIT ?`, s.opts.Now().UnixNano(), kind, int64(maxStrays))
+	return runs, err
+}
+
+// Strays are runs that were made by a server of this kind which died before it had them driven.
+func (s *Store) Strays(ctx context.Context, kind string) (runs []string, err error) {
+	err = s.db.Query(ctx, func(r Row) error { runs = append(runs, r.Text(0)); return nil },
+		`SELECT id FROM runs WHERE owned = '' AND holder IS NULL AND state NOT IN ('completed', 'failed', 'cancelled')
+		AND state <> 'drafting' AND queued = 0 AND origin = ? AND base = '' AND launch IS NULL AND created < ? ORDER BY n LIMIT ?`,
+		kind, s.unclaimed(s.opts.Now()), int64(maxStrays))
+	return runs, err
+}
+
+// Unwoken are runs at rest of which a child has ended since: a version before this one, which
+// did not note that with the child's end, has left them behind.
+func (s *Store) Unwoken(ctx context.Context, kind string) (runs []string, err error) {
+	err = s.db.Query(ctx, func(r Row) error { runs = append(runs, r.Text(0)); return nil },
+		`SELECT DISTINCT p.id FROM runs c JOIN runs p ON p.id = c.parent WHERE c.ended IS NOT NULL AND c.parent <> '' AND c.base = ''
+		AND p.owned = 'run.parked' AND p.holder IS NULL AND p.queued = 0 AND p.driver = ? AND p.updated < c.ended AND p.wake_at IS NULL
+		AND p.state NOT IN ('completed', 'failed', 'cancelled') LIMIT ?`, kind, int64(maxStrays))
 	return runs, err
 }
 

@@ -71,6 +71,7 @@ func TestStartTakesThirtySecondsAtMost(t *testing.T) {
 func TestSlowServersAreSpokenToInTheirOwnWay(t *testing.T) {
 	for name, c := range map[string]struct {
 		latest, deaf  bool
+		refuses       string // with which initialize is refused
 		starts, limit time.Duration
 		thinks        time.Duration // before it says what it understands
 		took          time.Duration // until the call is answered
@@ -83,6 +84,8 @@ func TestSlowServersAreSpokenToInTheirOwnWay(t *testing.T) {
 		"the latest protocol, refusing first":     {latest: true, thinks: 10 * time.Second, took: 10 * time.Second},
 		"an earlier one, in 20 s":                 {starts: 20 * time.Second, took: 20 * time.Second},
 		"an earlier one that waits for its hello": {deaf: true, took: 5 * time.Second},
+		"an earlier one that wants no client":     {deaf: true, refuses: "the licence has expired", took: 30 * time.Second, fails: "the licence has expired"},
+		"the latest protocol, never discovered":   {latest: true, thinks: 100 * time.Second, took: 30 * time.Second, fails: "only the latest protocol is spoken here"},
 		"that one, in 100 s":                      {deaf: true, starts: 100 * time.Second, limit: 2 * time.Minute, took: 100 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,6 +96,7 @@ func TestSlowServersAreSpokenToInTheirOwnWay(t *testing.T) {
 				defer b.manager.Close()
 				s.latest.Store(c.latest)
 				s.deaf.Store(c.deaf)
+				s.refuses = c.refuses
 				s.starts.Store(int64(c.starts))
 				s.thinks.Store(int64(c.thinks))
 				began := time.Now()

@@ -34,6 +34,7 @@ type wireServer struct {
 	thinks  atomic.Int64      // nanoseconds until it answers server/discover
 	latest  atomic.Bool       // it speaks the latest protocol alone
 	deaf    atomic.Bool       // it takes no notice of what comes before initialize
+	refuses string            // why it takes no initialize
 	limit   time.Duration     // its start_timeout
 	frail   atomic.Bool       // to write a tools/call to it panics
 
@@ -133,6 +134,10 @@ func (s *wireServer) serve(conn net.Conn) {
 		case "initialize":
 			if s.latest.Load() {
 				w.fail(-32022, "only the latest protocol is spoken here")
+				continue
+			}
+			if s.refuses != "" {
+				w.fail(-32000, s.refuses)
 				continue
 			}
 			w.result(fmt.Sprintf(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"wire","version":%q}}`, s.version))

@@ -83,11 +83,14 @@ func (s *session) reschedule(ctx context.Context) error {
 	for _, row := range rows {
 		hosts[row.ID], runs = row.Host, append(runs, row.ID)
 	}
-	strays, err := s.runner.Pool.Strays(ctx, tipstaff.OriginEngine, time.Unix(0, 0))
-	if err != nil {
-		return unusable(err)
+	for _, find := range []func(context.Context, string) ([]string, error){s.store.Due, s.runner.Pool.Strays} {
+		strays, err := find(ctx, tipstaff.OriginEngine)
+		if err != nil {
+			return unusable(err)
+		}
+		runs = append(runs, strays...)
 	}
-	lost, err := s.engine.Unscheduled(ctx, append(runs, strays...))
+	lost, err := s.engine.Unscheduled(ctx, runs)
 	for _, run := range lost {
 		err = errors.Join(err, s.engine.Schedule(ctx, run, hosts[run]))
 	}

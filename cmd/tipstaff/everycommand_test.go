@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -35,7 +36,7 @@ func (s *stop) invoke(t *testing.T, args ...string) (got invoked) {
 	env.Stdin, env.Stdout, env.Stderr, env.StdinTTY, env.StdoutTTY, env.StderrTTY = strings.NewReader(""), &out, &errs, false, false, false
 	env.OnInterrupt, env.Interrupt, env.Raw, env.EchoOff = nil, nil, nil, nil
 	env.Getenv = func(string) string { return "" }
-	env.MCP = nil // it takes the standard output of the process
+	env.MCP = nil // it takes the standard output of the process: see everyCommand
 	ctx := s.ctx
 	if args[0] == "serve" {
 		serving, end := context.WithCancelCause(ctx)
@@ -71,7 +72,7 @@ func (s *stop) commandLines(t *testing.T, path ...string) (lines [][]string) {
 	_, commands, group := strings.Cut(help, "Available Commands:\n")
 	if commands, _, _ = strings.Cut(commands, "\n\n"); group {
 		for _, m := range commandsListed.FindAllStringSubmatch(commands, -1) {
-			if name := m[1]; name != "help" && name != "mcp" && name != "e2e" { // which serve, or prove the build in a folder of their own
+			if name := m[1]; name != "help" && name != "e2e" { // which proves the build in a folder of its own
 				lines = append(lines, s.commandLines(t, append(path[:len(path):len(path)], name)...)...)
 			}
 		}
@@ -147,30 +148,73 @@ func TestEveryCommandInEveryFolder(t *testing.T) {
 		"no folder":        {func(w *workspace) { w.Write(storeFolder, "") }, "store_unavailable"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			met := map[string]bool{}
-			for _, line := range lines {
-				w := newWorkspace(t, small)
-				c.prepare(w)
-				t.Chdir(w.Dir)
-				got := s.invoke(t, append(line, "--json", "--workspace", w.Dir)...)
-				told := strings.Join(line, " ")
-				if got.code < 0 || got.code > 11 && got.code != 130 {
-					t.Errorf("tipstaff %s ends with %d", told, got.code)
-				}
-				problem := problemOf(got.err)
-				met[problem.Code] = true
-				switch {
-				case problem.Code == string(tipstaff.Internal):
-					t.Errorf("tipstaff %s fails by itself:\n%s", told, got.err)
-				case line[0] == "serve" && problem.Code != c.code:
-					t.Errorf("tipstaff %s says %q, want %q: %s", told, problem.Code, c.code, got.err)
-				case got.code == 3 && got.out == "" && problem.Hint == "" && !strings.Contains(problem.Message, ": "):
-					t.Errorf("tipstaff %s does not say what to do: %s", told, got.err)
-				}
-			}
-			if c.code != "" && !met[c.code] {
-				t.Errorf("no command says %s: %v", c.code, met)
-			}
+			s.everyCommand(t, lines, c.code, func(w *workspace) []string { c.prepare(w); return nil })
+		})
+	}
+}
+
+// remedy is what a message says that can be done, where it has no hint.
+var remedy = regexp.MustCompile(`[:;,] (check|create|end|give|give back|make|move|put|raise|restart|restore|run|set|start|tipstaff doctor says|try|use) [a-z]`)
+
+// everyCommand performs commands, each in a workspace of its own, with what prepare returns. code
+// is of the error of those that need the store; "": none does.
+func (s *stop) everyCommand(t *testing.T, lines [][]string, code string, prepare func(*workspace) []string) {
+	met := map[string]bool{}
+	for _, line := range lines {
+		w := newWorkspace(t, small)
+		args := append(append(line[:len(line):len(line)], prepare(w)...), "--json", "--workspace", w.Dir)
+		t.Chdir(w.Dir)
+		var got invoked
+		if line[0] == "mcp" { // its client says nothing, and goes; of a store that cannot be opened its tools tell
+			r := w.Must(0, args...)
+			got = invoked{r.Code, r.Out, r.Err}
+		} else {
+			got = s.invoke(t, args...)
+		}
+		told := strings.Join(line, " ")
+		if got.code < 0 || got.code > 11 && got.code != 130 {
+			t.Errorf("tipstaff %s ends with %d", told, got.code)
+		}
+		problem := problemOf(got.err)
+		met[problem.Code] = true
+		switch {
+		case problem.Code == string(tipstaff.Internal):
+			t.Errorf("tipstaff %s fails by itself:\n%s", told, got.err)
+		case line[0] == "serve" && problem.Code != code:
+			t.Errorf("tipstaff %s says %q, want %q: %s", told, problem.Code, code, got.err)
+		case got.code == 3 && got.out == "" && problem.Hint == "" && !remedy.MatchString(problem.Message):
+			t.Errorf("tipstaff %s does not say what to do: %s", told, got.err)
+		}
+	}
+	if code != "" && !met[code] {
+		t.Errorf("no command says %s: %v", code, met)
+	}
+}
+
+// TestEveryCommandOverADatabase performs all commands over databases that are not what they
+// should be, or are not there.
+func TestEveryCommandOverADatabase(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	s := newStop()
+	lines := s.commandLines(t)
+	schema := func(address string) string {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.Query().Get("search_path")
+	}
+	foreign, newer := database(t), database(t)
+	psql(t, foreign, `CREATE SCHEMA `+schema(foreign)+`; CREATE TABLE runs (x int)`)
+	newWorkspace(t, manifest, small).Must(0, "run", "small.yaml", "--store", newer)
+	psql(t, newer, `UPDATE format SET version = 999`)
+	for name, c := range map[string]struct{ address, code string }{
+		"of another program": {foreign, "store_unavailable"},
+		"of a newer version": {newer, "format_newer"},
+		"that is not there":  {"postgres://tipstaff@127.0.0.1:1/nowhere", "store_unavailable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.everyCommand(t, lines, c.code, func(*workspace) []string { return []string{"--store", c.address} })
 		})
 	}
 }

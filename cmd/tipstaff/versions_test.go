@@ -6,16 +6,17 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
-// earlier is the same folder, in which commands are those of an earlier commit.
-func (w *workspace) earlier() *workspace {
+// earlier is the same folder, in which commands are those of the binary that a variable names.
+func (w *workspace) earlier(variable string) *workspace {
 	w.Helper()
-	binary := os.Getenv("TIPSTAFF_EARLIER")
+	binary := os.Getenv(variable)
 	if binary == "" {
-		w.Skip("TIPSTAFF_EARLIER names no binary: make test-versions builds one")
+		w.Skip(variable + " names no binary: make test-versions builds one")
 	}
 	f := cmdtest.New(w.TB, func() (string, error) { return binary, nil }, patience)
 	f.Dir, f.Env = w.Dir, w.Env
@@ -39,7 +40,7 @@ func TestVersionsShareAStore(t *testing.T) {
 				migrate = func(format string) { psql(t, address, `UPDATE format SET version = `+format) }
 				formats = [2]string{"4", "5"}
 			}
-			old := w.earlier()
+			old := w.earlier("TIPSTAFF_EARLIER")
 			run := w.handedOn(old)
 			w.finished(run)
 			for _, args := range [][]string{{"verify", run}, {"replay", run}} {
@@ -68,6 +69,85 @@ func TestVersionsShareAStore(t *testing.T) {
 			if done := w.Read("done.txt"); done != "a\nb\n" {
 				t.Errorf("done: %q", done)
 			}
+		})
+	}
+}
+
+// TestVersionsMigrateAStore has today's version migrate what an older one has made and still
+// works on, killed again and again: the old format or the new one is there, and nothing between.
+// The older version then writes nothing any more, and every run ends as if nothing had happened.
+func TestVersionsMigrateAStore(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []string{"in a folder", "in a database"} {
+		t.Run(kept, func(t *testing.T) {
+			t.Parallel()
+			w := newWorkspace(t, manifest, work, small, slow)
+			old := w.earlier("TIPSTAFF_OLDER")
+			format := func() string { return w.pragma("user_version") }
+			was, is, reads := "9", "10", 0
+			if kept == "in a database" {
+				address := database(t)
+				w.Env = append(w.Env, "TIPSTAFF_STORE="+address)
+				old.Env = w.Env
+				format = func() string { return psql(t, address, `SELECT version FROM format`) }
+				was, is, reads = "1", "4", 3
+			}
+
+			args := []string{"run", "work.yaml", "--yes", "--unattended"}
+			for n := 1; n <= 2; n++ { // the older one alone, killed with each effect
+				p := old.Start(args...)
+				w.Until("an effect more, or an end", func() bool { return len(strings.Fields(w.effects())) >= n || !p.Running() })
+				p.Kill()
+				args = []string{"resume", old.runs()[0], "--yes", "--unattended"}
+			}
+			run := args[1]
+			under := old.Start("run", "slow.yaml", "--unattended")
+			w.Until("the first call runs", func() bool { return w.Read("done.txt") != "" })
+			if got := format(); got != was {
+				t.Fatalf("the older version has made format %s, want %s", got, was)
+			}
+			kills := 0
+			for after := time.Duration(0); format() == was; after += 30 * time.Millisecond {
+				p := w.Start("resume", run, "--yes", "--unattended")
+				time.Sleep(after) // then it is killed, wherever it is
+				if p.Kill() {
+					kills++
+				}
+				if got := format(); got != was && got != is {
+					t.Fatalf("a migration that was killed has left format %s", got)
+				}
+			}
+			if kills == 0 {
+				t.Error("no migration was killed")
+			}
+			t.Logf("%d kills until the store had format %s", kills, format())
+
+			old.Must(3, "run", "small.yaml").Says(t, "format_newer")
+			old.Must(reads, "ls")
+			w.Write("go", "")
+			ended := under.Wait() // what has a store of the older version open knows nothing of migrations
+			t.Logf("the older process under way ended with %d", ended.Code)
+			for _, left := range w.runs() {
+				for range 20 {
+					if w.show(left).State == "completed" {
+						break
+					}
+					if r := w.Run("resume", left, "--yes", "--unattended"); r.Code != 0 && r.Code != 4 {
+						t.Fatalf("%v", r)
+					}
+					if left == run {
+						w.settleDoubts(run, func(args ...string) { w.Must(0, args...) })
+					} else if len(w.show(left).OpenGates) > 0 {
+						w.Must(0, "decide", left, "root/a/in_doubt", "use_result", "--answer", `{"exit_code":0,"stderr":"","stdout":""}`)
+					}
+				}
+				w.Must(0, "verify", left)
+			}
+			w.finished(run)
+			if done := w.Read("done.txt"); done != "a\nb\n" {
+				t.Errorf("done: %q", done)
+			}
+			w.Must(0, "doctor").Says(t, "from format "+was+" to "+is)
 		})
 	}
 }
@@ -102,8 +182,8 @@ func (w *workspace) handedOn(old *workspace) (run string) {
 	return run
 }
 
-// psql has the server of a database's address execute a statement.
-func psql(t *testing.T, address, statement string) {
+// psql has the server of a database's address execute a statement, and returns its value.
+func psql(t *testing.T, address, statement string) string {
 	t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {
@@ -111,9 +191,20 @@ func psql(t *testing.T, address, statement string) {
 	}
 	path := u.Query().Get("search_path")
 	u.RawQuery = ""
-	command := exec.Command("psql", "-v", "ON_ERROR_STOP=1", "-c", statement, u.String())
+	command := exec.Command("psql", "-v", "ON_ERROR_STOP=1", "-Atqc", statement, u.String())
 	command.Env = append(os.Environ(), "PGOPTIONS=-c search_path="+path)
-	if out, err := command.CombinedOutput(); err != nil {
+	out, err := command.CombinedOutput()
+	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return strings.TrimSpace(string(out))
+}
+
+// pragma is a value of the workspace's store.
+func (w *workspace) pragma(name string) (value string) {
+	w.Helper()
+	db := w.openWritable(10 * time.Second)
+	defer db.Close()
+	w.Check(db.QueryRow("PRAGMA " + name).Scan(&value))
+	return value
 }

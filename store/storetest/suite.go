@@ -24,6 +24,8 @@ func Rules(t *testing.T, place Place) {
 		{"HeartbeatRenewsOwnLeases", testHeartbeatRenewsOwnLeases},
 		{"WriteReturnsTheErrorOfItsFunction", testWriteReturnsTheErrorOfItsFunction},
 		{"AFailureIsOfWhatIsStored", testAFailureIsOfWhatIsStored},
+		{"TheEndOfAChildMakesItsParentDue", testTheEndOfAChildMakesItsParentDue},
+		{"AClaimIsUndoneByItsHolderAlone", testAClaimIsUndoneByItsHolderAlone},
 		{"OneOfFiftyDecisionsIsStored", testOneOfFiftyDecisionsIsStored},
 		{"LateClosingsAreLeftOut", testLateClosingsAreLeftOut},
 		{"GateRowsAreWhatTheRecordsSay", testGateRowsAreWhatTheRecordsSay},

@@ -9,7 +9,7 @@ const (
 	firstCome   = "Who comes later does not pass those of the same user who wait."
 	scalePage   = "scale.md"
 	httpPage    = "http.md"
-	familyTests = "TestAChildDrivenByItselfOutlivesItsServer|TestAParentGoesOnWhenItsChildHasEnded|TestAChildThatEndsBeforeItsParentRests"
+	familyTests = "TestAChildDrivenByItselfOutlivesItsServer|TestAParentGoesOnWhenItsChildHasEnded|TestAChildThatEndsBeforeItsParentRests|TestAParentIsNeverLeftBehind"
 	ableTests   = "TestAServerLeavesWhatItCannotDoAsItWasMade|TestAServerTakesWhatItCanDo|TestAnUpgradeLosesNoRun"
 )
 
@@ -60,19 +60,27 @@ var serversBugs = []bug{
 		suites: []suite{tests("runner", familyTests)},
 	},
 	{
-		id: "parent-not-woken", page: scalePage, says: parentGoes,
-		slip:   "leaves the parent of a child that has ended to whoever looks next, which nobody does in a folder",
-		file:   "runner/drive.go",
-		old:    "\tcase a.driven.State.Terminal() && a.child:\n\t\tr.wake(run)\n",
-		new:    "\tcase a.driven.State.Terminal() && a.child:\n",
+		id: "parent-not-due", page: scalePage, says: parentGoes,
+		slip:   "leaves the parent of a child that has ended to whoever has ended the child",
+		file:   "store/project.go",
+		old:    "\tif err := t.wakeParent(st); err != nil {\n\t\treturn err\n\t}\n",
+		new:    "",
+		suites: []suite{tests("runner", familyTests), rules("TheEndOfAChildMakesItsParentDue")},
+	},
+	{
+		id: "parent-parks-past-its-child", page: scalePage, says: parentGoes,
+		slip:   "has a run park that waits for another which has ended meanwhile",
+		file:   "store/lease.go",
+		old:    "} else if over > 0 {\n\t\t\tst.wake = t.now",
+		new:    "} else if over < 0 {\n\t\t\tst.wake = t.now",
 		suites: []suite{tests("runner", familyTests)},
 	},
 	{
-		id: "parent-strays", page: scalePage, says: parentGoes,
-		slip:   "looks for parents that came to rest after their child had ended",
-		file:   "store/queue.go",
-		old:    "p.updated < c.ended",
-		new:    "p.updated > c.ended",
+		id: "nobody-looks-in-a-folder", page: scalePage, says: parentGoes,
+		slip:   "leaves runs that are due to servers that share them, where there are none",
+		file:   "runner/expiry.go",
+		old:    "\tif r.Pool != nil { // servers look for themselves\n",
+		new:    "\tif true {\n",
 		suites: []suite{tests("runner", familyTests)},
 	},
 	{
@@ -86,9 +94,9 @@ var serversBugs = []bug{
 	{
 		id: "takes-what-it-cannot", page: scalePage, says: asFrozen,
 		slip:   "takes whatever is next in the queue",
-		file:   "runner/pool.go",
-		old:    "\t\treturn r.lacks(p.shared())\n",
-		new:    "\t\treturn \"\"\n",
+		file:   "runner/able.go",
+		old:    "\t\twhy = r.lacks(p.shared())\n\t} else {\n\t\twhy = err.Error()",
+		new:    "\t\twhy = \"\"\n\t} else {\n\t\twhy = err.Error()",
 		suites: []suite{tests("runner", ableTests)},
 	},
 	{
@@ -106,6 +114,54 @@ var serversBugs = []bug{
 		old:    "\t\tif why == \"\" || !env.r.pooled() {",
 		new:    "\t\tif true {",
 		suites: []suite{tests("runner", ableTests)},
+	},
+	{
+		id: "lacks-what-nobody-uses", page: scalePage, says: "Only what the run can use counts",
+		slip:   "has every program that the manifest had be there, also those that the run never starts",
+		file:   "runner/able.go",
+		old:    "list.name == \"programs\" && !others && !slices.Contains(started, item)",
+		new:    "list.name == \"programs\" && !others && len(started) < 0",
+		suites: []suite{tests("runner", ableTests)},
+	},
+	{
+		id: "lacks-places-of-no-tool", page: scalePage, says: "Only what the run can use counts",
+		slip:   "has every place that the manifest had be there, also for a run whose tools reach none",
+		file:   "runner/able.go",
+		old:    "\t\tif !c.reaches(uris, list.name) {\n",
+		new:    "\t\tif uris == nil {\n",
+		suites: []suite{tests("runner", ableTests)},
+	},
+	{
+		id: "left-runs-looked-at-always", page: scalePage, says: "what it left is passed over",
+		slip:   "goes along the whole line whenever a place is free",
+		file:   "runner/able.go",
+		old:    "\tif w != nil && now.Before(w.until) {\n\t\treturn w\n\t}\n",
+		new:    "",
+		suites: []suite{tests("runner", "TestRunsThatWereLeftCostLittle")},
+	},
+	{
+		id: "left-runs-never-forgotten", page: scalePage, says: "what it left is passed over",
+		slip:   "remembers what waits no more",
+		file:   "runner/able.go",
+		old:    "return l.user == user && l.seen.Before(w.began)",
+		new:    "return l.user == user && l.seen.Before(w.began) && l.why == \"\"",
+		suites: []suite{tests("runner", "TestRunsThatWereLeftCostLittle")},
+	},
+	{
+		id: "hiccup-for-good", page: scalePage, says: "What could not be read is tried again",
+		slip:   "leaves a run to others for good that could not be read once",
+		file:   "runner/able.go",
+		old:    "\tlasts := err == nil || ",
+		new:    "\tlasts := true || ",
+		suites: []suite{tests("runner", "TestAServerTriesAgainWhatCouldNotBeRead|TestRunsThatWereLeftCostLittle")},
+	},
+	{
+		id: "claim-of-another-undone", page: scalePage, says: "A run is driven by one process at a time.",
+		slip:   "undoes a claim whoever holds it",
+		file:   "store/queue.go",
+		old:    "WHERE id = ? AND queued = 1 AND claimed = ?`, run, claim)",
+		new:    "WHERE id = ? AND queued = 1 AND claimed <> ?`, run, claim+1)",
+		suites: []suite{rules("AClaimIsUndoneByItsHolderAlone")},
 	},
 	{
 		id: "message-per-server", page: httpPage, says: oneMessage,

@@ -120,7 +120,7 @@ var tampering = []bug{
 		id: "any-run-acts", guarantee: 4, says: "`run:` and the run that has dispatched this one",
 		slip:   "lets any parent of a run act in it, that of a fork too",
 		file:   "runner/judge.go",
-		old:    "\t\treturn draft.Parent != nil && draft.Parent.Relation == relationDispatch && draft.Parent.Run == name",
+		old:    "\t\treturn draft.Parent.Dispatched() && draft.Parent.Run == name",
 		new:    "\t\treturn draft.Parent != nil && draft.Parent.Run == name",
 		suites: []suite{tests("runner", "TestForgedPrincipalIsFound")},
 	},

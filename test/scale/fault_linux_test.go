@@ -30,7 +30,8 @@ type bed struct {
 	proxies          [][]*proxy // of each machine: to primary, replica and engine
 	dice             *rand.Rand
 
-	left     int // runs that are yet to be started
+	failed   map[string]int // how often each thing went wrong
+	left     int            // runs that are yet to be started
 	started  atomic.Int64
 	slots    chan struct{} // who starts one
 	starting sync.WaitGroup
@@ -61,7 +62,7 @@ func newBed(t *testing.T, under conditions) *bed {
 		}
 	}
 	t.Logf("TIPSTAFF_SCALE_SEED=%d", seed)
-	b := &bed{T: t, engine: e, load: newLoad(t, n), primary: newDatabase(t, "primary"), replica: newDatabase(t, "replica"), dice: rand.New(rand.NewPCG(seed, 1)), slots: make(chan struct{}, 8)}
+	b := &bed{T: t, engine: e, load: newLoad(t, n), primary: newDatabase(t, "primary"), replica: newDatabase(t, "replica"), dice: rand.New(rand.NewPCG(seed, 1)), slots: make(chan struct{}, 8), failed: map[string]int{}}
 	b.primary.create()
 	b.primary.start()
 	b.replica.follow(b.primary)
@@ -89,7 +90,11 @@ func (b *bed) furnish(m *machine) {
 	for _, f := range txtar.Parse([]byte(b.fit(workspace))).Files {
 		name := filepath.Join(m.dir, f.Name)
 		m.must(os.MkdirAll(filepath.Dir(name), 0o755))
-		m.must(os.WriteFile(name, f.Data, 0o644))
+		mode := os.FileMode(0o644)
+		if filepath.Ext(name) == ".sh" {
+			mode = 0o755
+		}
+		m.must(os.WriteFile(name, f.Data, mode))
 	}
 }
 
@@ -230,6 +235,7 @@ func (b *bed) fail(faults []fault, pattern string, runs int) {
 		b.burst(runs / len(faults))
 		time.Sleep(time.Duration(b.dice.IntN(2000)) * time.Millisecond)
 		f.do(b, m)
+		b.failed[f.name]++
 		b.Logf("%s: %s, for %.0f s", m.name, f.name, time.Since(began).Seconds())
 		time.Sleep(3 * time.Second)
 	}

@@ -30,7 +30,7 @@ allowed_effects: [read, idempotent, once]
 servers:
   builtin:
     roots: ["."]
-    programs: [sh]
+    programs: [sh, ./mark.sh]
     hosts: ["HOST"]
     tools:
       exec: {effect: once, timeout: 60s}
@@ -41,6 +41,9 @@ policy:
   sub_dispatch: true
 serve:
   tokens: {load: "$env:SERVE_TOKEN"}
+-- mark.sh --
+#!/bin/sh
+echo "$1" | tee -a EFFECTS
 -- skills/below/SKILL.md --
 ---
 name: below
@@ -80,7 +83,7 @@ root:
   children:
     - {id: first, kind: tool_call, tool: mcp://builtin/exec@1.0.0, args: {argv: [sh, -c, "echo $0 | tee -a EFFECTS; sleep 1", "${input.key}/first"]}}
     - {id: ask, kind: gate, question: Go on?}
-    - {id: last, kind: tool_call, tool: mcp://builtin/exec@1.0.0, args: {argv: [sh, -c, "echo $0 | tee -a EFFECTS", "${input.key}/last"]}}
+    - {id: last, kind: tool_call, tool: mcp://builtin/exec@1.0.0, args: {argv: [./mark.sh, "${input.key}/last"]}}
 outputs: {first: "${first.output.stdout}", asked: "${ask.output.action}", last: "${last.output.stdout}"}
 `, `
 kind: plan
@@ -254,7 +257,14 @@ func (l *load) start(key int) {
 		Run string `json:"run"`
 	}
 	for i, deadline := key, time.Now().Add(3*time.Minute); ; i++ {
-		status, err := l.ask(l.machines[i%len(l.machines)], http.MethodPost, "/runs", body, &run, "Idempotency-Key", fmt.Sprint("start-", key))
+		m := l.machines[i%len(l.machines)]
+		m.making.RLock()
+		if m.odd {
+			m.making.RUnlock()
+			continue
+		}
+		status, err := l.ask(m, http.MethodPost, "/runs", body, &run, "Idempotency-Key", fmt.Sprint("start-", key))
+		m.making.RUnlock()
 		if err == nil {
 			break
 		}

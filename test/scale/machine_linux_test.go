@@ -67,6 +67,9 @@ type machine struct {
 	skew   time.Duration
 	thread chan func() // runs functions on the thread that is in its namespaces
 
+	making sync.RWMutex // held while a run is made here
+	odd    bool         // runs that are made here could be driven nowhere else
+
 	mu      sync.Mutex
 	server  *exec.Cmd
 	ended   chan struct{}

@@ -3,6 +3,7 @@ package scale
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -16,29 +17,66 @@ import (
 )
 
 // stormy are the faults of a storm: none takes longer than it must to be noticed.
-const stormy = "killed and started again|told to end|reset|slow network|less than a lease|another policy|another manifest"
+const stormy = "killed and started again|sleeps for longer|told to end|reset|slow network|less than a lease|database killed|another policy|another manifest|another script|other keys"
 
 // unequal are machines that are not what the others are, for a while.
 var unequal = []fault{
-	{"a server with another policy", func(b *bed, m *machine) { b.otherwise(m, "do: allow", "do: deny") }},
-	{"a server with another manifest", func(b *bed, m *machine) { b.otherwise(m, "      exec: {effect: once, timeout: 60s}\n", "") }},
+	{"a server with another policy", func(b *bed, m *machine) { b.otherwise(m, b.text(m, "tipstaff.yaml", "do: allow", "do: deny")) }},
+	{"a server with another manifest", func(b *bed, m *machine) {
+		b.otherwise(m, b.text(m, "tipstaff.yaml", "      exec: {effect: once, timeout: 60s}\n", ""))
+	}},
+	{"a server with another script", func(b *bed, m *machine) { b.apart(m, b.text(m, "mark.sh", `"$1"`, `"of another script"`)) }},
+	{"a server with other keys", func(b *bed, m *machine) {
+		keys := filepath.Join(m.dir, ".tipstaff", "keys")
+		b.apart(m, func(other bool) error { // without keys it makes some
+			if other {
+				return os.Rename(keys, keys+".was")
+			}
+			return errors.Join(os.RemoveAll(keys), os.Rename(keys+".was", keys))
+		})
+	}},
 }
 
-// otherwise has a server work with another tipstaff.yaml for a while, as in an upgrade.
-func (b *bed) otherwise(m *machine, old, with string) {
-	name := filepath.Join(m.dir, "tipstaff.yaml")
-	was, err := os.ReadFile(name)
-	if err != nil || !strings.Contains(string(was), old) {
-		b.Errorf("%s has no %q: %v", name, old, err)
-		return
-	}
-	for _, text := range []string{strings.Replace(string(was), old, with, 1), string(was)} {
+// otherwise has a server work in a workspace that is changed for a while, as in an upgrade.
+func (b *bed) otherwise(m *machine, change func(other bool) error) {
+	for _, other := range []bool{true, false} {
 		m.drain()
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		if err := change(other); err != nil {
 			b.Error(err)
 		}
 		m.serve()
-		time.Sleep(5 * time.Second)
+		time.Sleep(4 * time.Second)
+	}
+}
+
+// apart is otherwise where what is made meanwhile belongs to that machine alone: nothing is.
+func (b *bed) apart(m *machine, change func(other bool) error) {
+	making := func(odd bool) {
+		m.making.Lock()
+		defer m.making.Unlock()
+		m.odd = odd
+	}
+	making(true)
+	b.otherwise(m, change)
+	making(false)
+}
+
+// text changes a file of a machine, and changes it back.
+func (b *bed) text(m *machine, name, old, with string) func(other bool) error {
+	name = filepath.Join(m.dir, name)
+	was, err := os.ReadFile(name)
+	if err == nil && !strings.Contains(string(was), old) {
+		err = fmt.Errorf("%s has no %q", name, old)
+	}
+	return func(other bool) error {
+		if err != nil {
+			return err
+		}
+		next := string(was)
+		if other {
+			next = strings.Replace(next, old, with, 1)
+		}
+		return os.WriteFile(name, []byte(next), 0o644) // it stays as executable as it is
 	}
 }
 
@@ -63,6 +101,7 @@ func TestAStormLosesNothing(t *testing.T) {
 		}
 	})
 	crowd.wait()
+	t.Logf("%d runs; %v", len(b.runs), b.failed)
 }
 
 // crowd are followers of the runs of a bed.

@@ -74,6 +74,19 @@ func Tools() (names []string) {
 	return names
 }
 
+// Reaches are the options that say what a tool may reach, by their names in a manifest.
+func Reaches(tool string) []string {
+	switch tool {
+	case execTool.name:
+		return []string{"roots", "programs"} // a program is started in a root
+	case httpGetTool.name:
+		return []string{"hosts"}
+	case listDirTool.name, readFileTool.name, writeFileTool.name:
+		return []string{"roots"}
+	}
+	return nil
+}
+
 // Definitions are the tools as a server of the protocol lists them: as this binary was
 // built, so they stay.
 var Definitions = sync.OnceValue(func() (list []json.RawMessage) {
