@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -201,6 +202,48 @@ func TestWhatWasGivenIsNotDelivered(t *testing.T) {
 	s := p.subject("delivery#1")
 	if got := p.kept(s.Worktree, "ls-tree", "-r", "--name-only", s.Commit); got != ".gitignore\nREADME\nsrc/a.txt\nsrc/new.txt" {
 		t.Errorf("delivered are %q", got)
+	}
+}
+
+// Names are recorded, in UTF-8. A file that cannot be known again by what is recorded of it is
+// not put where it could be delivered.
+func TestNamesThatCannotBeRecorded(t *testing.T) {
+	p := newCleanPlay(t, document.Preparation{Copy: []string{"ignored"}, Link: []string{"*.ignored"}})
+	p.write("ignored/fine", "x")
+	for _, name := range []string{"ignored/a\xffb.env", "c\xffd.ignored", "e\xff/f", "e\xff/g.ignored"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(p.dir, name)), 0o700); err != nil {
+			t.Skip("the file system has no such names: ", err)
+		}
+		if err := os.WriteFile(filepath.Join(p.dir, name), []byte("SECRET=1"), 0o600); err != nil {
+			t.Skip("the file system has no such names: ", err)
+		}
+	}
+	must(p.bed, os.Symlink("e\xff/g.ignored", p.dir+"/h.ignored"))
+	p.work = func(dir string) {
+		if readFile(t, dir+"/ignored/fine") != "x" {
+			t.Error("a file with another name is not there")
+		}
+		edit(p.bed, dir)
+		writeFile(t, dir+"/.gitignore", "")
+	}
+	p.drive()
+	s := p.subject("delivery#1")
+	if got := p.kept(s.Worktree, "ls-tree", "-r", "--name-only", s.Commit); got != ".gitignore\nREADME\nsrc/a.txt\nsrc/new.txt" {
+		t.Errorf("delivered are %q", got)
+	}
+	var told []string
+	for _, r := range p.log.Records(runID) {
+		if r.Kind == string(tipstaff.KindWorktreePrepared) {
+			var body tipstaff.WorktreePrepared
+			must(p.bed, json.Unmarshal(r.Body, &body))
+			for _, f := range body.LeftOut {
+				told = append(told, f.Path+": "+f.Why)
+			}
+		}
+	}
+	const why = ": its name is not UTF-8"
+	if got, want := strings.Join(told, "; "), `"c\xffd.ignored"`+why+"; h.ignored"+why+`; "ignored/a\xffb.env"`+why; got != want {
+		t.Errorf("told are %s\nwant %s", got, want)
 	}
 }
 

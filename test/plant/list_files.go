@@ -62,6 +62,14 @@ var filesBugs = []bug{
 		suites: []suite{tests("delivery", "TestWhatWasGivenIsNotDelivered")},
 	},
 	{
+		id: "secrets-by-another-name", page: "delivery.md", says: neverPart,
+		slip:   "copies a file under a name that no record holds",
+		file:   "delivery/give.go",
+		old:    "	case !utf8.ValidString(name + rel):",
+		new:    "	case !utf8.ValidString(filepath.Base(checkout)):",
+		suites: []suite{tests("delivery", "TestNamesThatCannotBeRecorded")},
+	},
+	{
 		id: "out-by-a-link", page: "delivery.md", says: onlyIgnored,
 		slip:   "does not look where a link leads",
 		file:   "delivery/give.go",
