@@ -333,7 +333,7 @@ func TestPortsAreOfOneRun(t *testing.T) {
 	state := filepath.Join(filepath.Dir(b.dir), "state")
 	must(b, os.Mkdir(state, 0o700))
 	var lock sync.Mutex
-	e := Env{Lock: func(string) (func() error, error) {
+	e := Env{Git: b.git, Worktrees: state, Lock: func(context.Context, string) (func() error, error) {
 		lock.Lock()
 		return func() error { lock.Unlock(); return nil }, nil
 	}}
@@ -342,8 +342,8 @@ func TestPortsAreOfOneRun(t *testing.T) {
 	for i := range 20 {
 		wg.Go(func() {
 			dir := filepath.Join(state, fmt.Sprint(i))
-			ports, err := e.givePorts(dir, 3)
-			again, errAgain := e.givePorts(dir, 3)
+			ports, err := e.givePorts(t.Context(), dir, 3)
+			again, errAgain := e.givePorts(t.Context(), dir, 3)
 			if err != nil || errAgain != nil || len(ports) != 3 || !slices.Equal(ports, again) {
 				t.Errorf("%v %v %v %v", ports, again, err, errAgain)
 			}
@@ -355,13 +355,13 @@ func TestPortsAreOfOneRun(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	ports, err := e.givePorts(filepath.Join(state, "held"), 1)
+	ports, err := e.givePorts(t.Context(), filepath.Join(state, "held"), 1)
 	must(b, err)
 	must(b, os.Remove(filepath.Join(state, "held.ports")))
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", ports[0]))
 	must(b, err)
 	defer l.Close()
-	if next, err := e.givePorts(filepath.Join(state, "held"), 1); err != nil || next[0] == ports[0] {
+	if next, err := e.givePorts(t.Context(), filepath.Join(state, "held"), 1); err != nil || next[0] == ports[0] {
 		t.Errorf("%v, where somebody listens: %v", next, err)
 	}
 }
