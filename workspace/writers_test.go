@@ -33,6 +33,7 @@ servers:
   cfg: {command: [cat, --config=conf/js.json]}
   mod: {command: [cat], env: {PYTHONPATH: "lib:/elsewhere"}}
   tree: {command: [node, app]}
+  task: {command: [make, serve]}
 workers: {own: {type: claude, command: ./cli/claude}}
 policy: {file: rules/policy.yaml}
 models_file: tables/models.yaml
@@ -63,7 +64,7 @@ var guardedPaths = []struct {
 	// code that is started
 	{"srv/main.py", false, "srv"}, {"srv/helpers.py", false, "srv"}, {"srv/lib/deep/util.py", false, "srv"}, {"srv/data.json", false, "srv"}, {"SRV/new.py", false, "srv"},
 	{"bin/run.sh", false, "bin"}, {"bin/common.sh", false, "bin"}, {"conf/js.json", false, "conf"}, {"conf/plugin.js", false, "conf"}, {"lib/os.py", false, "lib"},
-	{"app/helper.js", false, "app"}, {"app/lib/util.js", false, "app"}, {"cli/claude", false, "cli"}, {"cli/lib.js", false, "cli"}, {"Makefile", true, "make"}, {"sub/GNUmakefile", true, "make"},
+	{"app/helper.js", false, "app"}, {"app/lib/util.js", false, "app"}, {"cli/claude", false, "cli"}, {"cli/lib.js", false, "cli"}, {"Makefile", true, "server task"}, {"sub/GNUmakefile", true, "server task"},
 	{"link/helpers.py", false, "srv"},
 	// what worktrees have a link to
 	{"deps/x/index.css", false, "worktrees have a link"}, {"Deps/new/x", false, "worktrees have a link"}, {"store/x/a", false, "worktrees have a link"}, {"deps", true, "worktrees have a link"},
