@@ -59,6 +59,7 @@ type Finding struct {
 
 	opens bool   // servers.builtin.writable may allow it
 	build string // the name that it has to say for that; "": as the rule says
+	told  bool   // nobody refuses it
 }
 
 // Protect is what runs may not write. m is the manifest as it stands; nil: there is none.
@@ -127,7 +128,7 @@ func (p *Protection) Hidden(path string) (why string, hidden bool) {
 
 // Change is Protected, with the rule, for a file that is about to be changed by somebody who asks
 // whether it may: also one that servers.builtin.writable opens is found. Of several findings it
-// is the one of the strictest rule.
+// is the one of the strictest rule. opened are also files that runs write, and that are told.
 func (p *Protection) Change(path string) (f Finding, opened, found bool) {
 	is := p.find(path, true)
 	return is.all, is.closed.Rule == 0, is.all.Rule != 0
@@ -163,7 +164,7 @@ func (p *Protection) find(path string, replaced bool) (is findings) {
 	is.place = place
 	look := func(f Finding) {
 		is.all.heed(f)
-		if !f.opens || !p.opened(place, f) {
+		if !f.told && (!f.opens || !p.opened(place, f)) {
 			is.closed.heed(f)
 		}
 	}
@@ -240,6 +241,12 @@ func (p *Protection) name(name string, look func(Finding)) {
 	if n, ok := p.names[name]; ok {
 		look(Finding{Rule: n.rule, Why: n.why, opens: n.rule == RuleSetting})
 	}
+	if settingKinds[filepath.Ext(name)] {
+		look(Finding{Rule: RuleSetting, Why: whySetting, opens: true})
+	}
+	if why, ok := told[name]; ok {
+		look(Finding{Rule: RuleSetting, Why: why, told: true})
+	}
 }
 
 // codeAt looks whether a file is code that something loads because it is there. What a
@@ -289,7 +296,7 @@ func (f Finding) openedBy(glob string) bool {
 		return kinds[ext]
 	}
 	for i, part := range parts {
-		if settings[part] || i > 0 && settings[parts[i-1]+"/"+part] {
+		if settings[part] || settingKinds[filepath.Ext(part)] || i > 0 && settings[parts[i-1]+"/"+part] {
 			return true
 		}
 	}

@@ -203,6 +203,8 @@ servers:
 		".github/workflows/ci.sh", ".github/workflows/sub/ci.yml", "AGENTS.md", ".idea/x", "lib/x.py", "src/a.js", "Makefile", "srv.py", ".git/hooks/x", "tipstaff.yaml", "docs/CLAUDE.md/../../AGENTS.md",
 		"!link/to/ci.yml", "link/to/ci.sh", "docs/.git/x", "docs/a.py")
 	idle := p.Idle()
+	wants(t, "opened by its kind", protectionOf(t, dir, `servers: {builtin: {roots: ["."], tools: {write_file: {}}, writable: ["*.code-workspace", "**", .worktreeinclude, "*.sublime-*"]}}`).Protected,
+		"!x.code-workspace", "x.sublime-project", ".worktreeinclude", "!.gitattributes")
 	for i, want := range []string{".git/hooks/*", "srv.py"} {
 		if len(idle) != 2 || !strings.HasPrefix(idle[i], want+": ") {
 			t.Errorf("idle: %q", idle)

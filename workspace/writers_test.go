@@ -74,11 +74,14 @@ var guardedPaths = []struct {
 	{".cursor/mcp.json", false, "agents"}, {".opencode/plugin/x.md", false, "agents"}, {".vscode/tasks.json", false, "agents"}, {".idea/workspace.xml", false, "agents"},
 	{".github/workflows/ci.yml", false, "agents"}, {"sub/.github/workflows/ci.yml", false, "agents"}, {".husky/pre-commit", false, "agents"}, {".devcontainer/devcontainer.json", false, "agents"},
 	{".mcp.json", true, "agents"}, {"opencode.json", true, "agents"}, {".envrc", true, "agents"}, {".npmrc", true, "agents"}, {".pre-commit-config.yaml", true, "agents"},
+	{"x.sublime-project", true, "agents"}, {"sub/My.Code-Workspace", true, "agents"}, {"lefthook-local.yml", true, "agents"}, {".lefthook-local.yml", true, "agents"}, {"lefthook.toml", true, "agents"},
+	{"mise.local.toml", true, "agents"}, {".mise.local.toml", true, "agents"}, {".config/mise/config.toml", false, "agents"}, {".woodpecker.yaml", true, "agents"}, {".simple-git-hooks.json", true, "agents"},
+	{".hg/hgrc", true, "agents"}, {".gdbinit", true, "agents"}, {".lfsconfig", true, "agents"}, {".worktreeinclude", true, "later runs"}, {"sub/.worktreeinclude", true, "later runs"},
 	{"CLAUDE.md", true, "agents"}, {"sub/AGENTS.md", true, "agents"}, {"GEMINI.md", true, "agents"}, {"claude.MD", true, "agents"},
 }
 
 // unguarded are what runs write.
-var unguarded = []string{"out.txt", "docs/a.md", "src/app.txt", ".github/ISSUE_TEMPLATE.md", "gitignore", ".gitignore", "rules/other.txt", "vendor/a/x", "deps2/x", "tables/other.yaml", "serve", "srv2/x.txt", "nested/text", "sub/x"}
+var unguarded = []string{".gitattributes", "sub/.gitattributes", ".gitmodules", ".config/other", ".hg/x", "sublime-project", "out.txt", "docs/a.md", "src/app.txt", ".github/ISSUE_TEMPLATE.md", "gitignore", ".gitignore", "rules/other.txt", "vendor/a/x", "deps2/x", "tables/other.yaml", "serve", "srv2/x.txt", "nested/text", "sub/x"}
 
 // guardedPlace is a workspace with what guarded names.
 func guardedPlace(t testing.TB) (dir string, m *workspace.Manifest, around workspace.Around) {
