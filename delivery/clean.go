@@ -176,7 +176,7 @@ func (c *cleanCheckout) look(ctx context.Context) error {
 	return c.each(func(name string, info fs.FileInfo) (err error) {
 		f := cleanFile{stamp: cleanStamp(info)}
 		if info.Mode().IsRegular() && !f.stamp.Settled() {
-			f.digest, err = digestOfFile(ctx, name, info.Size())
+			f.digest, err = filestamp.Digest(ctx, name, info.Size())
 		}
 		c.files[name] = f
 		return err
@@ -207,7 +207,7 @@ func (c *cleanCheckout) restore(ctx context.Context) bool {
 		case cleanStamp(info) != was.stamp:
 			return errChanged
 		case was.digest != [sha256.Size]byte{}:
-			if digest, err := digestOfFile(ctx, name, info.Size()); err != nil || digest != was.digest {
+			if digest, err := filestamp.Digest(ctx, name, info.Size()); err != nil || digest != was.digest {
 				return cmp.Or(err, errChanged)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/filestamp"
 )
 
 // newGiving is a repository that ignores a few things, and a worktree of it.
@@ -315,7 +316,7 @@ func TestLinkedFoldersWithoutEnd(t *testing.T) {
 	if told, err := b.git.LinkedChanged(ended, w); !errors.Is(err, context.Canceled) || len(told) > 0 {
 		t.Errorf("%v: %v", told, err)
 	}
-	if _, err := digestOfFile(ended, b.home+"/large", 1); !errors.Is(err, context.Canceled) {
+	if _, err := filestamp.Digest(ended, b.home+"/large", 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("it was read: %v", err)
 	}
 	usual := maxLinkedBytes
