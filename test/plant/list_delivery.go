@@ -1,15 +1,16 @@
 package main
 
 const (
-	lookedAgain   = "What blocks is looked for again whenever the gate is shown, and when it is decided"
-	suggests      = "It suggests the first of `approve`, `fix`, `skip` and `halt` that is not blocked"
-	opensAgain    = "which says what came in the way"
-	anyTime       = "at any time the newest of them"
-	oneAtATime    = "One `apply` at a time writes"
-	waitsNoLonger = "waits for it no longer than one call of git may take"
-	noHalves      = "Nothing is applied by halves"
-	diskFull      = "for which a disk is full asks a person"
-	noWorktree    = "What was decided needs no worktree any more"
+	lookedAgain      = "What blocks is looked for again whenever the gate is shown, and when it is decided"
+	suggests         = "It suggests the first of `approve`, `fix`, `skip` and `halt` that is not blocked"
+	countsForAMoment = "What was found counts for 2 seconds for whoever is shown the gate; a decision always looks itself"
+	opensAgain       = "which says what came in the way"
+	anyTime          = "at any time the newest of them"
+	oneAtATime       = "One `apply` at a time writes"
+	waitsNoLonger    = "waits for it no longer than one call of git may take"
+	noHalves         = "Nothing is applied by halves"
+	diskFull         = "for which a disk is full asks a person"
+	noWorktree       = "What was decided needs no worktree any more"
 )
 
 // Bugs against the gate of a delivery.
@@ -29,6 +30,30 @@ var deliveryBugs = []bug{
 		old:    "	g.Now = known.now\n",
 		new:    "",
 		suites: []suite{tests("runner", "TestBlockersAreLookedForAgain|TestABlockerThatIsGone")},
+	},
+	{
+		id: "shown-for-good", page: "delivery.md", says: countsForAMoment,
+		slip:   "keeps what was found for as long as the process lives",
+		file:   "runner/look.go",
+		old:    "		if !had.until.IsZero() && !at.Before(had.until) {",
+		new:    "		if had.until.IsZero() && !at.Before(had.until) {",
+		suites: []suite{tests("runner", "TestLooksAreShared")},
+	},
+	{
+		id: "decided-by-what-was-shown", page: "delivery.md", says: countsForAMoment,
+		slip:   "decides by what somebody was shown a moment ago",
+		file:   "runner/decide.go",
+		old:    "known.now = r.lookAgain(ctx, run, subject)",
+		new:    "known.now = r.looks.at(ctx, r.Stop, asked.ID, r.Now, func(ctx context.Context) *tipstaff.DeliveryNow { return r.lookAgain(ctx, run, subject) })",
+		suites: []suite{tests("runner", "TestDecisionsAreLookedAtAnew")},
+	},
+	{
+		id: "everybody-looks-at-once", page: "delivery.md", says: countsForAMoment,
+		slip:   "starts git for as many gates as somebody shows",
+		file:   "runner/look.go",
+		old:    "make(chan struct{}, looksAtOnce)",
+		new:    "make(chan struct{}, 100*looksAtOnce)",
+		suites: []suite{tests("runner", "TestOneLooksForAllWhoWait")},
 	},
 	{
 		id: "fix-of-nothing", page: "delivery.md", says: lookedAgain,
