@@ -35,7 +35,9 @@ type OwnRepository struct {
 	Email    string            `json:"email"`
 	Settings []GitSetting      `json:"settings"`        // that are taken over
 	Guard    map[string]string `json:"guard,omitempty"` // digests of settings that start or redirect something, by key
-	// GuardsRemotes: settings of remotes that name programs are among them.
+	// GuardRule is the version of the rule that says which settings these are. Earlier runs
+	// have none, or GuardsRemotes in its place, which is version 1.
+	GuardRule     int  `json:"guard_rule,omitempty"`
 	GuardsRemotes bool `json:"guards_remotes,omitempty"`
 }
 

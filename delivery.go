@@ -60,6 +60,7 @@ const (
 	BlockRepository    = "repository_changed"
 	BlockDisk          = "disk_full"
 	BlockUnwritable    = "not_writable"
+	BlockBusy          = "repository_busy"
 	BlockUnreadable    = "repository_unreadable"
 )
 

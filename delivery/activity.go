@@ -23,8 +23,9 @@ type Env struct {
 	// call of builtin/exec with these arguments. An error that is no [*flow.Error] says
 	// that it could not be run.
 	Check func(ctx context.Context, a flow.Attempt, c Command) (exit int, output []byte, err error)
-	// Lock holds a lock on a file until unlock is called or the process ends.
-	Lock func(name string) (unlock func() error, err error)
+	// Lock holds a lock on a file until unlock is called or the process ends. It waits no
+	// longer than until ctx ends, and returns the cause then.
+	Lock func(ctx context.Context, name string) (unlock func() error, err error)
 	// Put stores a document or payload by its digest.
 	Put func(context.Context, []byte) (digest string, err error)
 	// Redact takes out of a text the credentials that the run knows; nil: it knows none.
@@ -169,7 +170,7 @@ func Activities(env Env) map[string]flow.Activity {
 		ActDiff:     {Run: perform(env.diff)},
 		ActCommit:   {Run: perform(env.commit)},
 		ActPublish:  {Run: perform(env.publish)},
-		ActApply:    {Run: perform(env.apply), Recall: perform(env.recallApply)},
+		ActApply:    {Run: perform(env.apply), Recall: perform(env.recallApply), Stops: func(flow.Attempt) bool { return true }},
 	}
 }
 
@@ -571,6 +572,9 @@ func (e Env) apply(ctx context.Context, _ flow.Attempt, in applyInput) (got deli
 			return got, nil, err
 		}
 	}
+	if err != nil && ctx.Err() != nil {
+		return got, nil, brokenOff(ctx)
+	}
 	if err != nil {
 		got, err = e.obstacle(ctx, r, in.Base, in.Commit, err)
 	}
@@ -579,11 +583,12 @@ func (e Env) apply(ctx context.Context, _ flow.Attempt, in applyInput) (got deli
 
 // applyAt does so in a repository. begun: the checkout may have been changed.
 func (e Env) applyAt(ctx context.Context, r *Repo, in applyInput) (got delivered, begun bool, err error) {
-	if err := os.MkdirAll(e.Worktrees, 0o700); err != nil {
-		return got, false, err
-	}
-	unlock, err := e.Lock(filepath.Join(e.Worktrees, "apply.lock"))
-	if err != nil {
+	unlock, err := e.lock(ctx, applyLock(r))
+	var busy *BusyError
+	switch {
+	case errors.As(err, &busy):
+		return delivered{Blocked: tipstaff.BlockBusy, Why: err.Error()}, false, nil
+	case err != nil:
 		return got, false, err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
@@ -604,8 +609,10 @@ func (e Env) applyAt(ctx context.Context, r *Repo, in applyInput) (got delivered
 	var meddled *MeddledError
 	var unsettled *UnsettledError
 	switch fit, err := r.Apply(ctx, in.Base, in.Commit); {
-	case errors.As(err, &unsettled), fit == Fits && (err == nil || ctx.Err() != nil):
+	case errors.As(err, &unsettled), fit == Fits && err == nil:
 		return got, true, err
+	case err != nil && ctx.Err() != nil:
+		return got, false, err
 	case fit == Fits && noRoom(err):
 		return delivered{Blocked: tipstaff.BlockDisk, Why: fullText(err), none: true}, false, nil
 	case fit == Fits && !errors.As(err, &meddled):
@@ -643,6 +650,15 @@ func (r *Repo) asks(ctx context.Context, base, commit string) ([]string, error) 
 		return nil, err
 	}
 	return s.protected(ctx, commit, names, tipstaff.ApplyAsks)
+}
+
+// brokenOff is the error of an attempt that has changed nothing, because ctx ended: it is not
+// made any more if the run was cancelled, and later if only this process ends.
+func brokenOff(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), flow.ErrCancelled) {
+		return &flow.Error{Code: "cancelled", Message: "the run was cancelled before the checkout was changed", NotSent: true}
+	}
+	return ctx.Err()
 }
 
 // notSent is the error of an attempt that has changed nothing.

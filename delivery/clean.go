@@ -184,7 +184,7 @@ func (c *cleanCheckout) look(ctx context.Context) error {
 	return c.each(func(name string, info fs.FileInfo) (err error) {
 		f := cleanFile{stamp: cleanStamp(info)}
 		if info.Mode().IsRegular() && !f.stamp.Settled() {
-			f.digest, err = digestOfFile(ctx, name, info.Size())
+			f.digest, err = filestamp.Digest(ctx, name, info.Size())
 		}
 		c.files[name] = f
 		return err
@@ -215,7 +215,7 @@ func (c *cleanCheckout) restore(ctx context.Context) bool {
 		case cleanStamp(info) != was.stamp:
 			return errChanged
 		case was.digest != [sha256.Size]byte{}:
-			if digest, err := digestOfFile(ctx, name, info.Size()); err != nil || digest != was.digest {
+			if digest, err := filestamp.Digest(ctx, name, info.Size()); err != nil || digest != was.digest {
 				return cmp.Or(err, errChanged)
 			}
 		}
@@ -254,8 +254,31 @@ func (e Env) dropClean(ctx context.Context, a flow.Attempt, p Place, w Worktree,
 	for i := range ran {
 		ran[i].In = tipstaff.InClean
 	}
-	return ran, keep, errors.Join(removeAll(dir), removeAll(portsFile(dir)), removeAll(cleanIndex(dir)))
+	return ran, keep, e.Git.RemoveClean(dir)
 }
+
+// RemoveClean removes a clean checkout, and what is known of it.
+func (g *Git) RemoveClean(dir string) error {
+	g.cleans.Delete(dir)
+	return errors.Join(removeAll(dir), removeAll(portsFile(dir)), removeAll(cleanIndex(dir)))
+}
+
+// CleanCheckout is the clean checkout of a run that nobody has taken away yet.
+type CleanCheckout struct{ Run, Path string }
+
+// CleanCheckouts are those that lie among worktrees.
+func CleanCheckouts(worktrees string) (all []CleanCheckout) {
+	entries, _ := os.ReadDir(worktrees) // there need not be any
+	for _, e := range entries {
+		if parts := strings.Split(e.Name(), "."); e.IsDir() && len(parts) == 3 && parts[2] == "clean" {
+			all = append(all, CleanCheckout{parts[1], filepath.Join(worktrees, e.Name())})
+		}
+	}
+	return all
+}
+
+// Ports are those that it was given.
+func (c CleanCheckout) Ports() ([]int, error) { return portsOf(c.Path) }
 
 // lastLines are the end of what a program has printed, as much as an error can tell.
 func lastLines(output []byte) string {

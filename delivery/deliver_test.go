@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,7 +34,8 @@ type play struct {
 	programs map[string]func(Command) (int, []byte, error)
 	outcome  tipstaff.DeliveryOutcome
 	locks    sync.Mutex
-	locking  func() // is called before somebody waits for it
+	locking  func(name string)               // is called before somebody waits for it
+	waited   atomic.Pointer[context.Context] // of whoever has waited for it in vain
 	known    *redact.Redactor
 	there    []string // files that were last said to be there after the change
 	protect  func(path string) (Protected, bool)
@@ -48,12 +50,19 @@ func playIn(b *bed, d *document.Deliver) *play {
 	must(b, err)
 	p := &play{bed: b, log: flow.NewMem(), exits: map[string]int{}, blobs: map[string][]byte{},
 		spec: Spec{Run: runID, Title: "Fix it", Program: "sha256:program", Place: r.Place, Base: base, Deliver: d},
-		work: func(dir string) { edit(b, dir) }, locking: func() {},
+		work: func(dir string) { edit(b, dir) }, locking: func(string) {},
 		protect: func(string) (Protected, bool) { return Protected{}, false }}
 	p.acts = Activities(Env{Git: b.git, Worktrees: filepath.Join(filepath.Dir(b.dir), "state"),
-		Lock: func(string) (func() error, error) {
-			p.locking()
-			p.locks.Lock()
+		Lock: func(ctx context.Context, name string) (func() error, error) {
+			p.locking(name)
+			for !p.locks.TryLock() {
+				select {
+				case <-ctx.Done():
+					p.waited.Store(&ctx)
+					return nil, context.Cause(ctx)
+				case <-time.After(time.Millisecond):
+				}
+			}
 			return func() error { p.locks.Unlock(); return nil }, nil
 		},
 		Check: func(_ context.Context, a flow.Attempt, c Command) (int, []byte, error) {
@@ -93,6 +102,15 @@ func playIn(b *bed, d *document.Deliver) *play {
 		return flow.Done{Value: flow.JSON(true)}, nil
 	}}
 	return p
+}
+
+// lockCause is why somebody no longer waits for a lock.
+func (p *play) lockCause() error {
+	ctx := p.waited.Load()
+	if ctx == nil {
+		return nil
+	}
+	return context.Cause(*ctx)
 }
 
 func (p *play) flow(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {

@@ -11,8 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/tipstaff/tipstaff/filestamp"
 )
 
 // Git is how git is run.
@@ -169,33 +170,14 @@ func readSmall(path string) ([]byte, error) {
 	return data, err
 }
 
-// openRegular opens a file, links followed. It opens neither a pipe nor a device, and waits for
-// none that takes the place of the file meanwhile.
+// openRegular opens a file, and nothing that git would wait for: see [filestamp.Open].
 func openRegular(path string) (*os.File, error) {
-	if err := isRegular(path, os.Stat); err != nil {
-		return nil, err
+	f, err := filestamp.Open(path)
+	var other *filestamp.NotRegularError
+	if errors.As(err, &other) && other.Mode&endless != 0 {
+		return nil, &PipeError{path}
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	if err := isRegular(path, func(string) (fs.FileInfo, error) { return f.Stat() }); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-func isRegular(path string, stat func(string) (fs.FileInfo, error)) error {
-	info, err := stat(path)
-	switch {
-	case err != nil:
-		return err
-	case info.Mode()&endless != 0:
-		return &PipeError{path}
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is not a file", path)
-	}
-	return nil
+	return f, err
 }
 
 // overrides stand before the repository's configuration, for the commands that read it:

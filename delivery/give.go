@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
@@ -258,7 +259,8 @@ func ofOwnFolder(name string) bool {
 }
 
 // resolved is where a file of the checkout lies, below it, once links are followed. It may
-// lead nowhere else, nor to what is git's or ours.
+// lead nowhere else, nor to what is git's or ours. What is given is recorded, and records are
+// UTF-8: under another name the file would not be known again, and would be delivered.
 func resolved(checkout, name string) (rel, why string) {
 	full, err := filepath.EvalSymlinks(filepath.Join(checkout, filepath.FromSlash(name)))
 	if err != nil {
@@ -270,6 +272,8 @@ func resolved(checkout, name string) (rel, why string) {
 		return "", "it is a link that leads out of the checkout"
 	case rel == "." || ofOwnFolder(filepath.ToSlash(rel)):
 		return "", "it is a link into .git, .tipstaff or the checkout itself"
+	case !utf8.ValidString(name + rel):
+		return "", "its name is not UTF-8"
 	}
 	return rel, ""
 }

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/filestamp"
 )
 
 // newGiving is a repository that ignores a few things, and a worktree of it.
@@ -242,6 +244,48 @@ func TestGitIgnoresWhatWasGiven(t *testing.T) {
 	}
 }
 
+// Names are recorded, in UTF-8. A file that cannot be known again by what is recorded of it is
+// not put where it could be delivered.
+func TestNamesThatCannotBeRecorded(t *testing.T) {
+	p := newCleanPlay(t, document.Preparation{Copy: []string{"ignored"}, Link: []string{"*.ignored"}})
+	p.write("ignored/fine", "x")
+	for _, name := range []string{"ignored/a\xffb.env", "c\xffd.ignored", "e\xff/f", "e\xff/g.ignored"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(p.dir, name)), 0o700); err != nil {
+			t.Skip("the file system has no such names: ", err)
+		}
+		if err := os.WriteFile(filepath.Join(p.dir, name), []byte("SECRET=1"), 0o600); err != nil {
+			t.Skip("the file system has no such names: ", err)
+		}
+	}
+	must(p.bed, os.Symlink("e\xff/g.ignored", p.dir+"/h.ignored"))
+	p.work = func(dir string) {
+		if readFile(t, dir+"/ignored/fine") != "x" {
+			t.Error("a file with another name is not there")
+		}
+		edit(p.bed, dir)
+		writeFile(t, dir+"/.gitignore", "")
+	}
+	p.drive()
+	s := p.subject("delivery#1")
+	if got := p.kept(s.Worktree, "ls-tree", "-r", "--name-only", s.Commit); got != ".gitignore\nREADME\nsrc/a.txt\nsrc/new.txt" {
+		t.Errorf("delivered are %q", got)
+	}
+	var told []string
+	for _, r := range p.log.Records(runID) {
+		if r.Kind == string(tipstaff.KindWorktreePrepared) {
+			var body tipstaff.WorktreePrepared
+			must(p.bed, json.Unmarshal(r.Body, &body))
+			for _, f := range body.LeftOut {
+				told = append(told, f.Path+": "+f.Why)
+			}
+		}
+	}
+	const why = ": its name is not UTF-8"
+	if got, want := strings.Join(told, "; "), `"c\xffd.ignored"`+why+"; h.ignored"+why+`; "ignored/a\xffb.env"`+why; got != want {
+		t.Errorf("told are %s\nwant %s", got, want)
+	}
+}
+
 // What is linked can be changed through the link. Nobody relies on it then.
 func TestChangedLinksAreTold(t *testing.T) {
 	for _, c := range []struct {
@@ -319,7 +363,7 @@ func TestLinkedFoldersWithoutEnd(t *testing.T) {
 	if told, err := b.git.LinkedChanged(ended, w); !errors.Is(err, context.Canceled) || len(told) > 0 {
 		t.Errorf("%v: %v", told, err)
 	}
-	if _, err := digestOfFile(ended, b.home+"/large", 1); !errors.Is(err, context.Canceled) {
+	if _, err := filestamp.Digest(ended, b.home+"/large", 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("it was read: %v", err)
 	}
 	usual := maxLinkedBytes
@@ -337,7 +381,7 @@ func TestPortsAreOfOneRun(t *testing.T) {
 	state := filepath.Join(filepath.Dir(b.dir), "state")
 	must(b, os.Mkdir(state, 0o700))
 	var lock sync.Mutex
-	e := Env{Lock: func(string) (func() error, error) {
+	e := Env{Git: b.git, Worktrees: state, Lock: func(context.Context, string) (func() error, error) {
 		lock.Lock()
 		return func() error { lock.Unlock(); return nil }, nil
 	}}
@@ -346,8 +390,8 @@ func TestPortsAreOfOneRun(t *testing.T) {
 	for i := range 20 {
 		wg.Go(func() {
 			dir := filepath.Join(state, fmt.Sprint(i))
-			ports, err := e.givePorts(dir, 3)
-			again, errAgain := e.givePorts(dir, 3)
+			ports, err := e.givePorts(t.Context(), dir, 3)
+			again, errAgain := e.givePorts(t.Context(), dir, 3)
 			if err != nil || errAgain != nil || len(ports) != 3 || !slices.Equal(ports, again) {
 				t.Errorf("%v %v %v %v", ports, again, err, errAgain)
 			}
@@ -359,13 +403,13 @@ func TestPortsAreOfOneRun(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	ports, err := e.givePorts(filepath.Join(state, "held"), 1)
+	ports, err := e.givePorts(t.Context(), filepath.Join(state, "held"), 1)
 	must(b, err)
 	must(b, os.Remove(filepath.Join(state, "held.ports")))
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", ports[0]))
 	must(b, err)
 	defer l.Close()
-	if next, err := e.givePorts(filepath.Join(state, "held"), 1); err != nil || next[0] == ports[0] {
+	if next, err := e.givePorts(t.Context(), filepath.Join(state, "held"), 1); err != nil || next[0] == ports[0] {
 		t.Errorf("%v, where somebody listens: %v", next, err)
 	}
 }

@@ -4,13 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 // A person decides that something is handed over to a repository that they trust. Whoever
@@ -18,38 +19,74 @@ import (
 // of it. So the settings that do so are noted when a run is made, and nothing is written
 // while they are others.
 
+// Versions of the rule that says which settings these are. A run is held to that of its start:
+// what was not noted then nobody can compare.
+const (
+	guardRemotes = 1 // programs that remotes name, too
+	guardClasses = 2 // whatever names a program, a server or a certificate
+	guardNow     = guardClasses
+)
+
+// guardOfRun is the version that a run was made under.
+func guardOfRun(own *tipstaff.OwnRepository) int {
+	if own.GuardRule == 0 && own.GuardsRemotes {
+		return guardRemotes
+	}
+	return own.GuardRule
+}
+
 // guardedSections are those of which every key counts.
 var guardedSections = []string{"alias", "credential", "diff", "difftool", "filter", "gpg", "hook", "include", "includeif", "merge", "mergetool",
 	"pager", "protocol", "sequence", "ssh", "trailer", "uploadpack", "url"}
 
-// harmlessCore are the keys of core that neither start nor redirect anything.
-var harmlessCore = []string{"abbrev", "autocrlf", "bare", "bigfilethreshold", "checkstat", "commentchar", "compression", "deltabasecachelimit", "eol", "filemode",
-	"fsync", "fsyncmethod", "hidedotfiles", "ignorecase", "ignorestat", "logallrefupdates", "longpaths", "loosecompression", "multipackindex",
-	"packedgitlimit", "packedgitwindowsize", "precomposeunicode", "preloadindex", "protecthfs", "protectntfs", "quotepath", "repositoryformatversion",
-	"safecrlf", "sharedrepository", "sparsecheckout", "sparsecheckoutcone", "splitindex", "symlinks", "trustctime", "untrackedcache", "warnambiguousrefs", "whitespace"}
+// harmless are, of sections whose other keys count, those that neither start nor redirect
+// anything.
+var harmless = map[string][]string{
+	"core": {"abbrev", "autocrlf", "bare", "bigfilethreshold", "checkstat", "commentchar", "compression", "deltabasecachelimit", "eol", "filemode",
+		"fsync", "fsyncmethod", "hidedotfiles", "ignorecase", "ignorestat", "logallrefupdates", "longpaths", "loosecompression", "multipackindex",
+		"packedgitlimit", "packedgitwindowsize", "precomposeunicode", "preloadindex", "protecthfs", "protectntfs", "quotepath", "repositoryformatversion",
+		"safecrlf", "sharedrepository", "sparsecheckout", "sparsecheckoutcone", "splitindex", "symlinks", "trustctime", "untrackedcache", "warnambiguousrefs", "whitespace"},
+	"http": {"extraheader", "lowspeedlimit", "lowspeedtime", "maxrequests", "minsessions", "noepsv", "postbuffer", "useragent", "version"},
+	"lfs": {"access", "activitytimeout", "allowincompletepush", "batch", "concurrenttransfers", "contenttype", "defaulttokenttl", "dialtimeout", "fetchexclude",
+		"fetchinclude", "fetchrecentalways", "fetchrecentcommitsdays", "fetchrecentrefsdays", "fetchrecentremoterefs", "keepalive", "lockignoredfiles", "locksverify",
+		"maxretries", "maxretrydelay", "pruneoffsetdays", "pruneremotetocheck", "pruneverifyremotealways", "repositoryformatversion", "setlockablereadonly",
+		"skipdownloaderrors", "tlstimeout"},
+}
 
-// starters are last parts of keys, in any section, whose values are commands.
+// starters are last parts of keys, in any section, whose values are commands: of the first
+// version of the rule.
 var starters = []string{"askpass", "cmd", "command", "editor", "helper", "pager", "program", "sshcommand"}
 
 // remoteStarters are the last parts of keys of a remote that name a program.
 var remoteStarters = []string{"receivepack", "uploadpack", "vcs"}
 
+// classes are how the last parts of keys end whose values name a program, a server or a
+// certificate, in whatever section: there are many, and new ones come. Such keys of no section
+// that is known are those of other programs which keep settings there.
+var classes = []string{"askpass", "browser", "cainfo", "capath", "cert", "certificate", "cmd", "command", "driver", "editor", "filter", "helper", "hook", "host", "httpd",
+	"pager", "path", "program", "proxy", "server", "socketdir", "sslverify", "templatedir", "textconv", "tunnel", "uri", "viewer"}
+
 // guarded reports whether a key of git's configuration may start or redirect something.
 // branch, user and most of remote change in everyday work, and are not among them.
-func guarded(key string) bool {
+func guarded(rule int, key string) bool {
 	section, rest, _ := strings.Cut(key, ".")
 	name := rest[strings.LastIndexByte(rest, '.')+1:]
+	inClass := rule >= guardClasses && slices.ContainsFunc(classes, func(end string) bool { return strings.HasSuffix(name, end) })
 	switch section {
 	case "branch", "user":
 		return false
-	case "remote":
-		return slices.Contains(remoteStarters, name)
+	case "remote": // a partial clone's filter starts nothing
+		return rule >= guardRemotes && slices.Contains(remoteStarters, name) || inClass && name != "partialclonefilter"
 	case "core":
-		return !slices.Contains(harmlessCore, name)
+		return !slices.Contains(harmless[section], name)
+	case "http", "lfs":
+		return rule >= guardClasses && !slices.Contains(harmless[section], name) || slices.Contains(starters, name)
+	case "sendemail":
+		inClass = inClass || rule >= guardClasses && strings.HasPrefix(name, "smtp")
 	case "submodule":
 		return name == "update" || name == "url"
 	}
-	return slices.Contains(guardedSections, section) || slices.Contains(starters, name)
+	return inClass || slices.Contains(guardedSections, section) || slices.Contains(starters, name)
 }
 
 // setting is one entry of git's configuration.
@@ -129,10 +166,10 @@ var credentials = regexp.MustCompile(`//[^/@\s]*@`)
 func withoutCredentials(text string) string { return credentials.ReplaceAllString(text, "//…@") }
 
 // guardOf is the guarded part of a configuration: a digest of the values of each key.
-func guardOf(all []setting) map[string]string {
+func guardOf(rule int, all []setting) map[string]string {
 	values := map[string][]string{}
 	for _, s := range all {
-		if guarded(s.key) {
+		if guarded(rule, s.key) {
 			name := withoutCredentials(s.key)
 			values[name] = append(values[name], s.key+"\n"+s.value)
 		}
@@ -155,11 +192,7 @@ func (r *Repo) Meddled(ctx context.Context) (changed []string, err error) {
 	if err != nil {
 		return []string{err.Error()}, ctx.Err()
 	}
-	now := guardOf(all)
-	if !r.Own.GuardsRemotes {
-		maps.DeleteFunc(now, func(name, _ string) bool { return strings.HasPrefix(name, "remote.") })
-	}
-	for _, d := range differing(r.Own.Guard, now, true) {
+	for _, d := range differing(r.Own.Guard, guardOf(guardOfRun(r.Own), all), true) {
 		if d.New == "" {
 			changed = append(changed, d.Name+" (gone)")
 		} else {
@@ -171,7 +204,7 @@ func (r *Repo) Meddled(ctx context.Context) (changed []string, err error) {
 
 // shownValue is what a key is set to, where that is no secret.
 func shownValue(all []setting, name string) string {
-	if section, _, _ := strings.Cut(name, "."); section == "credential" || section == "url" {
+	if section, _, _ := strings.Cut(name, "."); section == "credential" || section == "url" || strings.HasSuffix(name, "pass") || strings.HasSuffix(name, "password") {
 		return ""
 	}
 	last := ""

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/filestamp"
 )
 
 // Of a file that git LFS keeps a tree has a pointer: a few lines that name its content by
@@ -176,7 +177,7 @@ func writeContent(ctx context.Context, to *os.Root, dir, name string, at func(lf
 	if err := copyInto(to, from, name, contentInfo{there, info.Mode()}); err != nil {
 		return err
 	}
-	if digest, err := digestOfFile(ctx, filepath.Join(dir, name), p.size); err != nil || hex.EncodeToString(digest[:]) != p.oid {
+	if digest, err := filestamp.Digest(ctx, filepath.Join(dir, name), p.size); err != nil || hex.EncodeToString(digest[:]) != p.oid {
 		return errors.Join(fmt.Errorf("%s does not hold what its name says: `git lfs fsck` in the checkout tells more", from), err)
 	}
 	return nil

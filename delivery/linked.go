@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -116,7 +114,7 @@ func (k *digests) digest(ctx context.Context, name string, info fs.FileInfo) (di
 	if ok && had.stamp == at {
 		return had.digest, nil
 	}
-	if digest, err = digestOfFile(ctx, name, info.Size()); err != nil {
+	if digest, err = filestamp.Digest(ctx, name, info.Size()); err != nil {
 		return digest, err
 	}
 	if !settled { // it may change again without a trace
@@ -129,31 +127,6 @@ func (k *digests) digest(ctx context.Context, name string, info fs.FileInfo) (di
 	}
 	k.all[name] = digested{at, digest}
 	return digest, nil
-}
-
-// digestOfFile reads as much of a file as it was seen to have: one that grows is another.
-func digestOfFile(ctx context.Context, name string, size int64) (digest [sha256.Size]byte, err error) {
-	f, err := openRegular(name)
-	if err != nil {
-		return digest, err
-	}
-	sum := sha256.New()
-	_, err = io.Copy(sum, readerUntil{ctx, io.LimitReader(f, size)})
-	sum.Sum(digest[:0])
-	return digest, errors.Join(err, f.Close())
-}
-
-// readerUntil reads until ctx ends.
-type readerUntil struct {
-	ctx context.Context
-	io.Reader
-}
-
-func (r readerUntil) Read(p []byte) (int, error) {
-	if r.ctx.Err() != nil {
-		return 0, context.Cause(r.ctx)
-	}
-	return r.Reader.Read(p)
 }
 
 // linkedFirst are notices with those first that put in question what checks have found, each

@@ -123,7 +123,7 @@ func TestTwoThatApplyAtOnce(t *testing.T) {
 	}
 	waits, second := make(chan struct{}), make(chan flow.Done, 1)
 	run, begun := p.git.Run, false
-	p.locking = func() {
+	p.locking = func(string) {
 		if begun {
 			close(waits)
 		}

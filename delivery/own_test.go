@@ -532,6 +532,39 @@ func TestGuardedSettings(t *testing.T) {
 		{"gpg.program", "evil", "gpg.program"},
 		{"submodule.x.update", "!evil", "submodule.x.update"},
 		{"some.thing.command", "evil", "some.thing.command"},
+		{"http.proxy", "http://u:secret@h", `http.proxy = "http://…@h"`},
+		{"http.sslVerify", "false", "http.sslverify"},
+		{"http.sslCAInfo", "/tmp/ca", "http.sslcainfo"},
+		{"http.https://h/.sslCert", "/tmp/c", "http.https://h/.sslcert"},
+		{"http.https://h/.followRedirects", "true", "http.https://h/.followredirects"},
+		{"http.newThingOfTomorrow", "x", "http.newthingoftomorrow"},
+		{"remote.origin.proxy", "http://h", "remote.origin.proxy"},
+		{"lfs.url", "https://h/x", "lfs.url"},
+		{"lfs.customtransfer.x.path", "evil", "lfs.customtransfer.x.path"},
+		{"lfs.extension.x.clean", "evil", "lfs.extension.x.clean"},
+		{"lfs.standaloneTransferAgent", "x", "lfs.standalonetransferagent"},
+		{"interactive.diffFilter", "evil", "interactive.difffilter"},
+		{"sendemail.smtpServer", "/tmp/evil", "sendemail.smtpserver"},
+		{"sendemail.x.smtpPass", "secret", "sendemail.x.smtppass"},
+		{"sendemail.toCmd", "evil", "sendemail.tocmd"},
+		{"sendemail.smtpSSLCertPath", "", "sendemail.smtpsslcertpath"},
+		{"imap.tunnel", "evil", "imap.tunnel"},
+		{"init.templateDir", "/tmp/t", "init.templatedir"},
+		{"gc.recentObjectsHook", "evil", "gc.recentobjectshook"},
+		{"browser.x.path", "evil", "browser.x.path"},
+		{"tar.x.command", "evil", "tar.x.command"},
+		{"core.alternateRefsCommand", "evil", "core.alternaterefscommand"},
+		{"fetch.bundleURI", "https://h", "fetch.bundleuri"},
+		{"http.postBuffer", "1", ""},
+		{"http.https://h/.extraHeader", "secret", ""},
+		{"lfs.https://h/.access", "basic", ""},
+		{"lfs.concurrentTransfers", "3", ""},
+		{"remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*", ""},
+		{"remote.origin.partialCloneFilter", "blob:none", ""},
+		{"remote.origin.pushurl", "https://h/x", ""},
+		{"user.signingKey", "x", ""},
+		{"sendemail.to", "list@example.org", ""},
+		{"push.default", "simple", ""},
 		{"branch.main.remote", "origin", ""},
 		{"remote.origin.url", "https://h/x", ""},
 		{"user.name", "Eve", ""},
@@ -555,16 +588,28 @@ func TestGuardedSettings(t *testing.T) {
 // While the configuration starts or redirects something else than when the run was
 // made, nothing is written, and what differs is shown. Everyday settings may change.
 func TestWritingWaitsForTheConfiguration(t *testing.T) {
-	for _, c := range []struct{ key, value, shown string }{
-		{"hook.evil.command", "/tmp/evil", `hook.evil.command = "/tmp/evil"`},
-		{"remote.origin.url", "https://h/x", ""},
-		{"remote.origin.receivepack", "/tmp/evil", `remote.origin.receivepack = "/tmp/evil"`},
-		{"remote.origin.uploadpack", "/tmp/evil", ""}, // of a run that was made before it was noted
+	earlier := func(own *tipstaff.OwnRepository, guardsRemotes bool) {
+		own.GuardRule, own.GuardsRemotes = 0, guardsRemotes
+	}
+	for _, c := range []struct {
+		key, value, shown string
+		made              func(*tipstaff.OwnRepository) // before something was noted; nil: now
+	}{
+		{"hook.evil.command", "/tmp/evil", `hook.evil.command = "/tmp/evil"`, nil},
+		{"remote.origin.url", "https://h/x", "", nil},
+		{"remote.origin.receivepack", "/tmp/evil", `remote.origin.receivepack = "/tmp/evil"`, nil},
+		{"http.proxy", "http://h", `http.proxy = "http://h"`, nil},
+		{"remote.origin.uploadpack", "/tmp/evil", "", func(own *tipstaff.OwnRepository) { earlier(own, false) }},
+		{"remote.origin.vcs", "evil", `remote.origin.vcs = "evil"`, func(own *tipstaff.OwnRepository) { earlier(own, true) }},
+		{"http.sslVerify", "false", "", func(own *tipstaff.OwnRepository) { earlier(own, true) }},
+		{"alias.co", "!evil", `alias.co = "!evil"`, func(own *tipstaff.OwnRepository) { earlier(own, false) }},
 	} {
 		t.Run(c.key, func(t *testing.T) {
 			t.Parallel()
 			p := newPlay(t, &document.Deliver{})
-			p.spec.Place.Own.GuardsRemotes = c.shown != ""
+			if c.made != nil {
+				c.made(p.spec.Place.Own)
+			}
 			p.drive()
 			main, status := p.user("rev-parse", "main"), p.user("status", "--porcelain")
 			p.user("config", c.key, c.value)

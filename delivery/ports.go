@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,18 +37,18 @@ func portsOf(dir string) (ports []int, err error) {
 }
 
 // givePorts gives a directory free ports that no other has.
-func (e Env) givePorts(dir string, n int) (ports []int, err error) {
+func (e Env) givePorts(ctx context.Context, dir string, n int) (ports []int, err error) {
 	if n == 0 {
 		return nil, nil
 	}
-	unlock, err := e.Lock(filepath.Join(filepath.Dir(dir), "ports.lock"))
+	if ports, err = portsOf(dir); err != nil || len(ports) == n {
+		return ports, err
+	}
+	unlock, err := e.lock(ctx, "ports.lock")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	if ports, err = portsOf(dir); err != nil || len(ports) == n {
-		return ports, err
-	}
 	taken := map[int]bool{}
 	all, err := filepath.Glob(filepath.Join(escapeGlob(filepath.Dir(dir)), "*.ports"))
 	if err != nil {

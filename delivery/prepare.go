@@ -136,7 +136,7 @@ func (e Env) give(ctx context.Context, r *Repo, dir, tree string, p document.Pre
 	if g, err = r.give(ctx, dir, tree, p); err != nil {
 		return g, err
 	}
-	g.Ports, err = e.givePorts(dir, p.Ports)
+	g.Ports, err = e.givePorts(ctx, dir, p.Ports)
 	return g, err
 }
 

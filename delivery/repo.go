@@ -81,7 +81,7 @@ func Open(ctx context.Context, g *Git, dir string) (*Repo, error) {
 	if err != nil {
 		return nil, unusable(dir, err)
 	}
-	r.Own = &tipstaff.OwnRepository{Guard: guardOf(own), GuardsRemotes: true, Name: r.name, Email: r.email}
+	r.Own = &tipstaff.OwnRepository{Guard: guardOf(guardNow, own), GuardRule: guardNow, Name: r.name, Email: r.email}
 	for _, s := range r.passive {
 		r.Own.Settings = append(r.Own.Settings, tipstaff.GitSetting{Key: s.key, Value: s.value})
 	}

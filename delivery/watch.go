@@ -139,7 +139,7 @@ func digestOf(ctx context.Context, path string) (string, error) {
 	case info.Mode().IsRegular() && info.Size() > maxDigested:
 		return fmt.Sprintf("%v", filestamp.Of(info)), nil
 	case info.Mode().IsRegular():
-		digest, err = digestOfFile(ctx, path, info.Size())
+		digest, err = filestamp.Digest(ctx, path, info.Size())
 	case info.Mode().Type() == fs.ModeSymlink:
 		var target string
 		target, err = os.Readlink(path)

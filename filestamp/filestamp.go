@@ -1,6 +1,6 @@
 // Package filestamp tells, without reading a file, whether it is another than it was. What is
 // kept of a file's content is kept with its [Stamp], and only if that [Stamp.Settled] before the
-// file was read.
+// file was read. [Open] and [Digest] read one that may have become anything meanwhile.
 package filestamp
 
 import (

@@ -136,7 +136,7 @@ func openWith(ctx context.Context, address string, o *Options, list []string) (*
 		db.readers <- c
 		return &Store{db.rules, db}, nil
 	}
-	if db.keys, err = openKeys(db.opts.Folder, db.opts.UserKey); err == nil {
+	if db.keys, err = openKeys(ctx, db.opts.Folder, db.opts.UserKey); err == nil {
 		err = errors.Join(db.keys.Remember(c), c.settle(nil))
 	}
 	if err != nil {
@@ -162,11 +162,11 @@ func openWith(ctx context.Context, address string, o *Options, list []string) (*
 
 // openKeys makes the folder and the keys that are missing, with other processes of this
 // machine locked out.
-func openKeys(dir string, user bool) (ring *store.Keyring, err error) {
+func openKeys(ctx context.Context, dir string, user bool) (ring *store.Keyring, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	unlock, err := files.Lock(filepath.Join(dir, "lock"))
+	unlock, err := files.Lock(ctx, filepath.Join(dir, "lock"))
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,11 @@ servers:
 		".github/workflows/ci.yml": "configuration asks",
 		".vscode/settings.json":    "configuration asks",
 		".vscode/tasks.json":       "configuration ",
+		".worktreeinclude":         "decides asks",
+		".lfsconfig":               "configuration asks",
+		"sub/.gitattributes":       "configuration ",
+		".gitmodules":              "configuration ",
+		".vscode/.gitattributes":   "configuration asks",
 		"src/main.go":              "",
 	} {
 		got := ""

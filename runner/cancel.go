@@ -98,7 +98,10 @@ func (r *Runner) requestCancel(ctx context.Context, run string, req tipstaff.Can
 // of the conversation is for its loop to say.
 func (r *Runner) endLeft(ctx context.Context, row flow.Row, body cancelRequest) (swept int, err error) {
 	if row.Session == "" {
-		return r.settle(ctx, row, body)
+		if swept, err = r.settle(ctx, row, body); err == nil {
+			r.dropCleans(r.Stop, func(of string) bool { return of == row.ID })
+		}
+		return swept, err
 	}
 	if swept, err = r.sweep(ctx, row); err != nil {
 		return swept, err

@@ -61,10 +61,9 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 		if known.offered, err = r.checkResult(ctx, run, asked, req); err != nil {
 			return none, err
 		}
-		if asked.Decided == 0 {
-			g := gateOf(asked)
-			r.lookAgain(ctx, run, &g, nil)
-			known.now = g.Now
+		if subject, ok := tipstaff.DeliverySubjectOf(gateOf(asked)); ok && asked.Decided == 0 {
+			known.now = r.lookAgain(ctx, run, subject)
+			r.looks.forget(asked.ID)
 		}
 	}
 	if err := r.checkExtension(ctx, run, req); err != nil {

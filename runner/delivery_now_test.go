@@ -1,10 +1,12 @@
 package runner_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +41,7 @@ func TestBlockersAreLookedForAgain(t *testing.T) {
 	in := func(name string) string { return filepath.Join(b.dir, name) }
 	everywhere := func(want string) {
 		t.Helper()
+		b.ahead.Add(int64(time.Minute)) // what was found counts for a moment
 		gate, err := b.Gate(cli(), run, "delivery#1")
 		b.check(err)
 		now := b.get(run)
@@ -75,6 +78,40 @@ func TestBlockersAreLookedForAgain(t *testing.T) {
 	if tipstaff.CodeOf(err) != tipstaff.ActionBlocked || len(after.Runs) != len(before.Runs) {
 		t.Errorf("a follow-up without a worktree: %v, %d runs", err, len(after.Runs))
 	}
+}
+
+// Whoever shows a gate again and again has it looked at now and then; whoever decides always.
+func TestDecisionsAreLookedAtAnew(t *testing.T) {
+	b := newBed(t)
+	b.withGit()
+	run, _ := b.delivering()
+	at := time.Now().Add(time.Minute)
+	b.Now = func() time.Time { return at }
+	var started atomic.Int64
+	git := b.Git.Run
+	b.Git.Run = func(ctx context.Context, dir string, env []string, stdin []byte, args ...string) ([]byte, error) {
+		started.Add(1)
+		return git(ctx, dir, env, stdin, args...)
+	}
+	shown := func(want string) {
+		t.Helper()
+		if got := blockers(b.get(run).OpenGates[0]); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+	shown("")
+	first := started.Load()
+	for range 10 {
+		shown("")
+	}
+	if now := started.Load(); now != first || first == 0 {
+		t.Errorf("git was started %d times, and %d for the first", now, first)
+	}
+	b.check(os.WriteFile(filepath.Join(b.dir, run.String()), []byte("mine\n"), 0o644))
+	if _, err := b.decide(run, "delivery#1", tipstaff.DeliverApply); tipstaff.CodeOf(err) != tipstaff.ActionBlocked {
+		t.Errorf("decided by what was so a moment ago: %v", err)
+	}
+	shown("apply:target_dirty")
 }
 
 // What was blocked when the gate opened can be decided when it is free.

@@ -331,6 +331,9 @@ func (r *Runner) drive(run string, p program, a *active, who person) tipstaff.Dr
 		if out.Terminal() && p.shared().hasChildren() {
 			r.endChildren(run)
 		}
+		if out.Terminal() && p.shared().wrapped(p) { // it may have ended in the middle of a check
+			r.dropCleans(r.Stop, func(of string) bool { return of == run })
+		}
 		if out.Status != flow.ParkedRun || len(out.Gates) > 0 || out.WakeAt.IsZero() || a.shared {
 			return p.shared().describe(out)
 		}

@@ -41,7 +41,7 @@ func (r *Runner) get(ctx context.Context, run tipstaff.ID) (tipstaff.Run, error)
 		return tipstaff.Run{}, explain(err, run)
 	}
 	for i := range got.OpenGates {
-		r.lookAgain(ctx, row.ID, &got.OpenGates[i], tipstaff.Subject)
+		r.showNow(ctx, row.ID, &got.OpenGates[i], tipstaff.Subject)
 	}
 	r.documents(ctx, &got)
 	if got.Queued != nil && r.Pool != nil && !r.pooled() { // a server has looked at what waits

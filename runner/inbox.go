@@ -46,41 +46,53 @@ func (r *Runner) Gate(ctx context.Context, run tipstaff.ID, gate string) (tipsta
 	}
 	g, err := r.shownGate(ctx, found, fold, tipstaff.WholeSubject)
 	if found.Decided == 0 {
-		r.lookAgain(ctx, row.ID, &g, tipstaff.WholeSubject)
+		r.showNow(ctx, row.ID, &g, tipstaff.WholeSubject)
 	}
 	return g, explain(err, run)
 }
 
-// lookAgain looks what stands in the way of an open delivery now: its gate says how that was
-// when it opened. Where nobody can look it stays as it was.
-func (r *Runner) lookAgain(ctx context.Context, run string, g *tipstaff.Gate, show func(tipstaff.Gate) tipstaff.Shown) {
+// showNow shows of an open delivery what stands in its way now: its gate says how that was when it
+// opened. Where nobody can look it stays as it was.
+func (r *Runner) showNow(ctx context.Context, run string, g *tipstaff.Gate, show func(tipstaff.Gate) tipstaff.Shown) {
 	subject, ok := tipstaff.DeliverySubjectOf(*g)
-	if !ok || r.Git == nil {
+	if !ok {
 		return
+	}
+	now := r.looks.at(ctx, r.Stop, g.ID.String(), r.Now, func(ctx context.Context) *tipstaff.DeliveryNow { return r.lookAgain(ctx, run, subject) })
+	if now == nil {
+		return
+	}
+	g.Now = now
+	if g.Shown != nil {
+		shown := show(*g)
+		g.Shown = &shown
+	}
+}
+
+// lookAgain looks what stands in the way of an open delivery now; nil: nobody can.
+func (r *Runner) lookAgain(ctx context.Context, run string, subject tipstaff.DeliverySubject) *tipstaff.DeliveryNow {
+	if r.Git == nil {
+		return nil
 	}
 	draft, err := readDraft(ctx, r.Store, run)
 	if err != nil || draft.Files == nil || draft.Files.Place == nil {
-		return
+		return nil
 	}
 	repo, err := delivery.At(ctx, r.Git, *draft.Files.Place)
 	if err != nil {
-		return
+		return nil
 	}
 	if m, err := r.manifest(); err == nil {
 		repo.Protection = applying(r.protection(m))
 	}
 	now, err := repo.Look(ctx, subject)
 	if err != nil {
-		return
+		return nil
 	}
 	if draft.Rules < rulesDelivered { // whose `apply` does not ask
 		now.Asks = nil
 	}
-	g.Now = &now
-	if g.Shown != nil {
-		shown := show(*g)
-		g.Shown = &shown
-	}
+	return &now
 }
 
 // shownGate is a stored gate with what is known of a call in doubt, and what people see of it.

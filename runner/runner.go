@@ -116,6 +116,7 @@ type Runner struct {
 	parked chan struct{} // one place: a drive of this process has ended
 
 	queues    queueView
+	looks     looks
 	projector projector
 
 	unable unable

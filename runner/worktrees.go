@@ -16,13 +16,25 @@ import (
 // keepWorktree is how long the worktree of a run stays after its end.
 const keepWorktree = 7 * 24 * time.Hour
 
+// keepClean is how long a clean checkout stays that its run has not taken away when it ended.
+// Until then whoever has ended the run may be about to.
+const keepClean = time.Hour
+
 // TidyWorktrees removes the worktrees of runs that have ended long ago, unless a run that
-// has not ended works there too. One that cannot be removed now is tried again the next
-// time: it keeps nobody from working.
+// has not ended works there too, and clean checkouts of runs whose process was killed. One
+// that cannot be removed now is tried again the next time: it keeps nobody from working.
 func (r *Runner) TidyWorktrees(ctx context.Context) error {
 	if r.Git == nil || r.Worktrees == "" {
 		return nil
 	}
+	r.dropCleans(ctx, func(run string) bool {
+		row, err := r.Store.Run(ctx, run)
+		if err != nil || !tipstaff.State(row.State).Terminal() {
+			return false // it is another workspace's, or under way
+		}
+		last, err := eventAt(ctx, r.Store, run, row.Head)
+		return err == nil && r.Now().Sub(last.At) >= keepClean
+	})
 	entries, _ := os.ReadDir(r.Worktrees) // there need not be any
 	var used map[string]bool              // by the run that made it
 	seen := map[string]bool{}
@@ -115,37 +127,70 @@ func (r *Runner) removeWorktree(ctx context.Context, run string) {
 		return // the repository is gone, or not to be read now
 	}
 	w := delivery.Worktree{Path: filepath.Join(r.Worktrees, run), Branch: delivery.RunBranches + run, Base: draft.Files.Base}
-	if w.Present() {
-		r.tearDown(ctx, run, w, *draft.Files.Place)
+	if prepared := r.prepared(ctx, run, draft); w.Present() && !r.tearDown(ctx, run, prepared.Teardown, placed(draft, w.Path), prepared.Ports) {
+		return
 	}
 	_ = repo.RemoveWorktree(ctx, w)
 }
 
-// tearDown runs what was to run when a worktree goes, as it was recorded, and allowed, when
-// the worktree was made ready. The run has ended: there is no record to put the outcome in.
-func (r *Runner) tearDown(ctx context.Context, run string, w delivery.Worktree, place delivery.Place) {
-	var prepared tipstaff.WorktreePrepared
-	if err := eachEvent(ctx, r.Store, run, 0, func(e *tipstaff.Event) error {
-		if e.Kind != tipstaff.KindWorktreePrepared {
-			return nil
+// dropCleans takes away the clean checkouts of runs that have ended. A run that ends at a gate,
+// or completes, has done so itself, and recorded what came of it.
+func (r *Runner) dropCleans(ctx context.Context, ended func(run string) bool) {
+	for _, c := range delivery.CleanCheckouts(r.Worktrees) {
+		if !ended(c.Run) {
+			continue
 		}
-		prepared = tipstaff.BodyOf[tipstaff.WorktreePrepared](e)
-		return errEnough
-	}); err != nil && !errors.Is(err, errEnough) {
-		return
+		draft, err := readDraft(ctx, r.Store, c.Run)
+		if err != nil || draft.Files == nil || draft.Files.Place == nil {
+			continue
+		}
+		ports, err := c.Ports()
+		if err == nil && r.tearDown(ctx, c.Run, r.prepared(ctx, c.Run, draft).Teardown, placed(draft, c.Path), ports) {
+			_ = r.Git.RemoveClean(c.Path) // it is tried again when worktrees are tidied
+		}
 	}
-	if len(prepared.Teardown) == 0 {
-		return
+}
+
+// placed is the project's folder in one that holds the files of its repository.
+func placed(draft *draftBody, dir string) string {
+	return filepath.Join(dir, filepath.FromSlash(draft.Files.Place.Prefix))
+}
+
+// prepared is what was recorded, and allowed, when the worktree of a run was made ready: by the
+// run itself, or by the one that it is a fork of.
+func (r *Runner) prepared(ctx context.Context, run string, draft *draftBody) (prepared tipstaff.WorktreePrepared) {
+	for at := int64(0); ; {
+		found := false
+		err := eachEvent(ctx, r.Store, run, at, func(e *tipstaff.Event) error {
+			if found = e.Kind == tipstaff.KindWorktreePrepared; !found {
+				return nil
+			}
+			prepared = tipstaff.BodyOf[tipstaff.WorktreePrepared](e)
+			return errEnough
+		})
+		if err != nil || found || draft.ForkOf == nil {
+			return prepared
+		}
+		run, at = draft.ForkOf.Run, draft.ForkOf.Seq
+		if draft, err = readDraft(ctx, r.Store, run); err != nil {
+			return prepared
+		}
 	}
-	w.Ports = prepared.Ports
+}
+
+// tearDown runs what is to run when a folder goes in which a run has worked. The run has ended:
+// there is no record to put the outcome in. It reports false if ctx ended before.
+func (r *Runner) tearDown(ctx context.Context, run string, commands []tipstaff.TeardownCommand, dir string, ports []int) bool {
+	if len(commands) == 0 {
+		return ctx.Err() == nil
+	}
 	launch := tipstaff.NewID(r.Now()).String()
 	markers := r.Markers(run, launch)
 	defer func() { _, _ = r.Sweep(context.WithoutCancel(ctx), map[string]string{launch: run}) }() // what is left then hangs in the kernel
-	for _, c := range prepared.Teardown {
-		limit, err := time.ParseDuration(c.Timeout)
-		if err != nil {
-			continue
+	for _, c := range commands {
+		if limit, err := time.ParseDuration(c.Timeout); err == nil {
+			_, _, _ = r.program(ctx, delivery.Command{Argv: c.Argv, Dir: dir, Timeout: limit, Env: delivery.Worktree{Ports: ports}.Environ()}, markers)
 		}
-		_, _, _ = r.program(ctx, delivery.Command{Argv: c.Argv, Dir: filepath.Join(w.Path, filepath.FromSlash(place.Prefix)), Timeout: limit, Env: w.Environ()}, markers)
 	}
+	return ctx.Err() == nil
 }

@@ -112,7 +112,7 @@ func prepare(dir folder, opts Options, list schema) (c *conn, ring *store.Keyrin
 	if err := dir.make(); err != nil {
 		return nil, nil, err
 	}
-	unlock, err := files.Lock(dir.lock())
+	unlock, err := files.Lock(context.Background(), dir.lock())
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: locking %s: %w", flow.ErrReadOnly, dir.lock(), err)
 	}

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/tipstaff/tipstaff/filestamp"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
 // digests are those of files, which are read again only if size, times or inode of a file are
@@ -89,7 +89,8 @@ func (d *digests) of(dir string, files map[string]filestamp.Stamp) (map[string]s
 
 func digestOf(path string, file filestamp.Stamp) (string, error) {
 	if file.Mode.IsRegular() {
-		return builtin.FileDigest(path)
+		digest, err := filestamp.Digest(context.Background(), path, file.Size)
+		return fmt.Sprintf("sha256:%x", digest), err
 	}
 	target, err := os.Readlink(path)
 	return flow.Digest([]byte("link\x00" + target)), err

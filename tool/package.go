@@ -18,8 +18,8 @@ import (
 // Code makes digests of the code that is started in a workspace.
 type Code struct {
 	dir    string
-	state  string                 // what is kept for the user; "": nothing is
-	opened func(path string) bool // files that runs may write although they are code
+	state  string                        // what is kept for the user; "": nothing is
+	opened func(path, build string) bool // files that runs may write although they are code
 	known  *digests
 }
 

@@ -8,7 +8,8 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"github.com/tipstaff/tipstaff/filestamp"
 )
 
 // gitObeys are the files and folders that git is told to obey in a folder: the repository
@@ -133,14 +134,11 @@ func exists(path string) bool {
 
 // smallFile reads a plain file, without waiting for anything else that has its name.
 func smallFile(path string) ([]byte, bool) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := filestamp.Open(path)
 	if err != nil {
 		return nil, false
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, false
-	}
 	text, err := io.ReadAll(io.LimitReader(f, mostGitConfig))
 	return text, err == nil
 }

@@ -39,7 +39,18 @@ var decisive = map[string]named{
 	ownFolder: {RuleOwn, whyOwn},
 	gitFolder: {RuleOwn, whyGit}, "git~1": {RuleOwn, whyGit},
 	FileName: {RuleObeyed, whyDecides}, lockFile: {RuleObeyed, whyDecides},
+	".worktreeinclude": {RuleObeyed, "it says which ignored files the worktrees of later runs get, so no run writes it"},
 }
+
+// told are files that git obeys and that people change all day: they are written like others, and
+// named at the gate.
+var told = map[string]string{
+	".gitattributes": "git obeys it: it says which filters, merge and diff drivers files have",
+	".gitmodules":    "git obeys it: it says where other repositories come from",
+}
+
+// settingKinds are the extensions of files that are obeyed whatever their name is.
+var settingKinds = set(".code-workspace", ".sublime-project")
 
 // settings are files and folders that other agents, editors, shells, package managers and
 // CI obey wherever they stand. They are folded: see fold.
@@ -51,15 +62,17 @@ var settings = set(
 	".amazonq", ".junie", ".augment", ".augment-guidelines", ".trae", ".goosehints", ".goose", ".rules", ".openhands", ".factory", ".warp", "warp.md",
 	".github/copilot-instructions.md", ".github/instructions", ".github/prompts", ".github/agents", ".github/chatmodes", ".github/hooks",
 	// editors
-	".vscode", ".idea", ".zed", ".fleet", ".vs", ".devcontainer", ".devcontainer.json", ".exrc", ".nvimrc", ".nvim.lua", ".vimrc", ".lvimrc", ".dir-locals.el", ".sublime-project",
+	".vscode", ".idea", ".zed", ".fleet", ".vs", ".devcontainer", ".devcontainer.json", ".exrc", ".nvimrc", ".nvim.lua", ".vimrc", ".lvimrc", ".dir-locals.el", ".gdbinit",
 	// CI
 	".github/workflows", ".github/actions", ".github/dependabot.yml", ".gitlab-ci.yml", ".gitlab", ".circleci", ".travis.yml", "azure-pipelines.yml", ".azure-pipelines",
-	"jenkinsfile", ".drone.yml", ".woodpecker", ".woodpecker.yml", ".buildkite", ".gitea/workflows", ".forgejo/workflows", "bitbucket-pipelines.yml",
+	"jenkinsfile", ".drone.yml", ".woodpecker", ".woodpecker.yml", ".woodpecker.yaml", ".buildkite", ".gitea/workflows", ".forgejo/workflows", "bitbucket-pipelines.yml",
 	"appveyor.yml", ".appveyor.yml", "cloudbuild.yaml", "cloudbuild.yml", ".cirrus.yml", ".semaphore", ".teamcity", "buildspec.yml", "renovate.json", ".renovaterc",
 	// hooks of repositories
 	".husky", ".githooks", ".pre-commit-config.yaml", ".pre-commit-hooks.yaml", "lefthook.yml", "lefthook.yaml", ".lefthook.yml", ".lefthook.yaml", ".lefthook", ".overcommit.yml",
+	"lefthook.toml", "lefthook.json", ".lefthook.toml", ".lefthook.json", "lefthook-local.yml", "lefthook-local.yaml", "lefthook-local.toml", "lefthook-local.json",
+	".lefthook-local.yml", ".lefthook-local.yaml", ".lefthook-local.toml", ".lefthook-local.json", ".simple-git-hooks.json", "simple-git-hooks.json", ".hg/hgrc", ".lfsconfig",
 	// shells and package managers
-	".envrc", ".direnv", ".mise.toml", "mise.toml", ".mise", ".tool-versions", ".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv", ".zprofile",
+	".envrc", ".direnv", ".mise.toml", "mise.toml", ".mise.local.toml", "mise.local.toml", ".mise", ".config/mise", ".config/mise.toml", ".tool-versions", ".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv", ".zprofile",
 	".npmrc", ".yarnrc", ".yarnrc.yml", ".yarn", ".pnp.cjs", ".pnpmfile.cjs", "bunfig.toml", ".pypirc", "pip.conf", ".condarc", ".cargo", ".mvn", ".bazelrc", ".gemrc", ".bundle",
 )
 

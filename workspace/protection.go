@@ -40,6 +40,7 @@ type Protection struct {
 	above     map[string]named // folders that these lie in, which nothing takes the place of
 	code      named            // all code in the workspace; rule 0: it is not protected
 	codeEvery named            // code wherever a program may be started
+	builds    map[string]named // names of files that such programs are told by, at any depth
 	linked    []string         // patterns, folded, of what worktrees have a link to, and what is in it
 	outer     []*Protection    // of workspaces that this one lies in
 	hard      []string         // files and folders whose files have no other name
@@ -58,7 +59,9 @@ type Finding struct {
 	Rule Rule
 	Why  string
 
-	opens bool // servers.builtin.writable may allow it
+	opens bool   // servers.builtin.writable may allow it
+	build string // the name that it has to say for that; "": as the rule says
+	told  bool   // nobody refuses it
 }
 
 // Protect is what runs may not write. m is the manifest as it stands; nil: there is none.
@@ -136,7 +139,7 @@ func (p *Protection) Hidden(path string) (why string, hidden bool) {
 
 // Change is Protected, with the rule, for a file that is about to be changed by somebody who asks
 // whether it may: also one that servers.builtin.writable opens is found. Of several findings it
-// is the one of the strictest rule.
+// is the one of the strictest rule. opened are also files that runs write, and that are told.
 func (p *Protection) Change(path string) (f Finding, opened, found bool) {
 	is := p.find(path, true)
 	return is.all, is.closed.Rule == 0, is.all.Rule != 0
@@ -172,7 +175,7 @@ func (p *Protection) find(path string, replaced bool) (is findings) {
 	is.place = place
 	look := func(f Finding) {
 		is.all.heed(f)
-		if !f.opens || !p.opened(place, f) {
+		if !f.told && (!f.opens || !p.opened(place, f)) {
 			is.closed.heed(f)
 		}
 	}
@@ -227,6 +230,9 @@ func (p *Protection) at(path string, reviewed bool, look func(Finding)) {
 			end = i + n
 		}
 		p.name(within[i:end], look)
+		if n, ok := p.builds[within[i:end]]; ok && !reviewed {
+			look(Finding{Rule: n.rule, Why: n.why, opens: true, build: within[i:end]})
+		}
 		if end < len(within) && pairs[within[i:end]] {
 			next := len(within)
 			if n := strings.IndexByte(within[end+1:], '/'); n >= 0 {
@@ -264,6 +270,12 @@ func (p *Protection) name(name string, look func(Finding)) {
 	if n, ok := p.names[name]; ok {
 		look(Finding{Rule: n.rule, Why: n.why, opens: n.rule == RuleSetting})
 	}
+	if settingKinds[filepath.Ext(name)] {
+		look(Finding{Rule: RuleSetting, Why: whySetting, opens: true})
+	}
+	if why, ok := told[name]; ok {
+		look(Finding{Rule: RuleSetting, Why: why, told: true})
+	}
 }
 
 // codeAt looks whether a file is code that something loads because it is there. What a
@@ -296,21 +308,24 @@ func (p *Protection) linkedAt(folded string, look func(Finding)) {
 // that matches, and that names what is opened. A wildcard names nothing.
 func (p *Protection) opened(place place, f Finding) bool {
 	opens := func(path string) bool {
-		return slices.ContainsFunc(p.writable, func(glob string) bool { return p.match(glob, path) && opensByName(glob, f.Rule) })
+		return slices.ContainsFunc(p.writable, func(glob string) bool { return p.match(glob, path) && f.openedBy(glob) })
 	}
 	return len(p.writable) > 0 && opens(place.named) && (place.real == place.named || opens(place.real))
 }
 
-// opensByName reports whether a pattern names what a rule protects: one of the names of
-// settings, or the kind of a file.
-func opensByName(glob string, rule Rule) bool {
+// openedBy reports whether a pattern names what is protected: one of the names of settings, the
+// name of a file that a program is told by, or the kind of a file.
+func (f Finding) openedBy(glob string) bool {
 	parts := strings.Split(fold(glob), "/")
-	if rule == RuleCode {
+	switch {
+	case f.build != "":
+		return slices.Contains(parts, f.build)
+	case f.Rule == RuleCode:
 		ext := filepath.Ext(parts[len(parts)-1])
 		return kinds[ext]
 	}
 	for i, part := range parts {
-		if settings[part] || i > 0 && settings[parts[i-1]+"/"+part] {
+		if settings[part] || settingKinds[filepath.Ext(part)] || i > 0 && settings[parts[i-1]+"/"+part] {
 			return true
 		}
 	}
@@ -329,9 +344,11 @@ func (p *Protection) match(glob, path string) bool {
 	return document.MatchPath(glob, path)
 }
 
-// Opened reports whether runs may write a file of the workspace although it is code.
-func (m *Manifest) Opened(path string) bool {
-	return slices.ContainsFunc(m.orNone().Servers[builtin.Name].Writable, func(glob string) bool { return document.MatchPath(glob, path) && opensByName(glob, RuleCode) })
+// Opened reports whether runs may write a file of the workspace although it is code; or, if build
+// is the name of a file that a program is told by, although that is in its path.
+func (m *Manifest) Opened(path, build string) bool {
+	f := Finding{Rule: RuleCode, build: build}
+	return slices.ContainsFunc(m.orNone().Servers[builtin.Name].Writable, func(glob string) bool { return document.MatchPath(glob, path) && f.openedBy(glob) })
 }
 
 // Idle are the entries of servers.builtin.writable that open nothing, each with why.
@@ -443,7 +460,7 @@ func (p *Protection) make() {
 	}
 	p.dir = leads(dir).real
 	p.root = fold(p.dir)
-	p.names, p.paths, p.above = map[string]named{}, map[string]named{}, map[string]named{}
+	p.names, p.builds, p.paths, p.above = map[string]named{}, map[string]named{}, map[string]named{}, map[string]named{}
 	if p.folders == nil {
 		p.folders = &folderFacts{known: map[string]folderFact{}, inners: map[string]innerFact{}}
 	}
@@ -499,18 +516,23 @@ func (p *Protection) started(dir string) {
 		if c.Package != "" && filepath.Clean(c.Package) != "." {
 			s.paths = append(s.paths, c.Package)
 		}
-		p.starts(s, c.String())
+		p.starts(s, c)
 	}
 }
 
 // starts protects what one command runs.
-func (p *Protection) starts(c started, by string) {
+func (p *Protection) starts(c started, of Command) {
+	by := of.String()
 	for _, path := range slices.Concat(c.paths, c.kept) {
 		path = absoluteIn(c.dir, path)
 		p.protect(path, named{RuleCode, "the manifest runs or obeys " + below(c.dir, path) + " (" + by + "), so no run writes it"})
 	}
 	for _, name := range c.build {
-		p.names[fold(name)] = named{RuleCode, by + " is told by such files what to start, so no run writes them"}
+		if of.Kind == KindProgram { // as code that it finds: see codeEvery
+			p.builds[fold(name)] = named{RuleCode, by + " is told by such files what to start, so no run writes them unless servers.builtin.writable names them"}
+		} else {
+			p.names[fold(name)] = named{RuleCode, by + " is told by such files what to start, so no run writes them"}
+		}
 	}
 	if !c.kinds {
 		return

@@ -127,7 +127,7 @@ func TestWhatHasADigest(t *testing.T) {
 		{[]string{"python3", "-m", "mod"}, true, "mod/__main__.py"},
 		{[]string{"make"}, true, ""},
 	} {
-		files, err := workspace.Command{Argv: c.command}.Code(dir, !c.older, func(string) bool { return false })
+		files, err := workspace.Command{Argv: c.command}.Code(dir, !c.older, func(string, string) bool { return false })
 		if got := strings.Join(slices.Sorted(maps.Keys(files)), " "); got != c.want || err != nil {
 			t.Errorf("%v: %s: %v", c.command, got, err)
 		}
@@ -142,9 +142,49 @@ func TestProgramsThatRunTheirFolder(t *testing.T) {
 	}
 	p := of("make")
 	wants(t, "make", p.Protected, "a.go", "sub/a.py", "Makefile", "sub/Makefile", "!x.txt")
-	wants(t, "make, reviewed", p.Reviewed().Protected, "!a.go", "!sub/a.py", "Makefile")
+	wants(t, "make, reviewed", p.Reviewed().Protected, "!a.go", "!sub/a.py", "!Makefile")
 	wants(t, "go", of("go").Protected, "!a.go", "!sub/a.go", "go.mod", "sub/go.mod")
 	wants(t, "others", of("python3, pytest, node").Protected, "!a.py", "!a.js", "!pyproject.toml")
+}
+
+// What a server or a worker has started is told by the same files, in a worktree, too, and nothing
+// opens them. Those of a program that is listed by its name alone are opened by theirs.
+func TestBuildFiles(t *testing.T) {
+	for _, c := range []struct{ name, manifest, workspace, copied string }{
+		{"a program", `{builtin: {roots: ["."], programs: [npm, go], tools: {write_file: {}}}}`, "package.json sub/package.json node_modules/x/y go.mod sub/go.sum", "!package.json !sub/package.json !node_modules/x/y !go.mod .npmrc"},
+		{"opened", `{builtin: {roots: ["."], programs: [npm, go], tools: {write_file: {}}, writable: ["**/package.json", "sub/go.*", "**/*.json", "**/*.js"]}}`,
+			"!package.json !sub/package.json package-lock.json node_modules/a.js go.mod sub/go.mod", "!package-lock.json"},
+		{"a server", `{builtin: {roots: ["."], programs: [npm], tools: {write_file: {}}, writable: ["**/package.json"]}, s: {command: [npm, start], tools: {x: {}}}}`, "package.json", "package.json node_modules/x/y"},
+	} {
+		dir, tree := place(t, map[string]string{"x": ""}), place(t, map[string]string{"x": ""})
+		p := protectionOf(t, dir, "servers: "+c.manifest)
+		wants(t, c.name, p.Protected, strings.Fields(c.workspace)...)
+		wants(t, c.name+", in a worktree", p.Copy(tree).Protected, strings.Fields(c.copied)...)
+	}
+	worker := protectionOf(t, place(t, map[string]string{"tools/make": ""}), "{servers: {builtin: {programs: [make], tools: {exec: {}}}}, workers: {w: {type: claude, command: tools/make}}}")
+	wants(t, "a worker", worker.Reviewed().Protected, "Makefile", "sub/Makefile")
+}
+
+// A build file that runs may write has no digest, where it is that of a program.
+func TestOpenedBuildFilesHaveNoDigest(t *testing.T) {
+	dir := place(t, map[string]string{"package.json": "{}", "package-lock.json": "{}", "sub/package.json": "{}", "go.mod": "", "go.sum": ""})
+	m, problems := workspace.Parse("", []byte(`servers: {builtin: {writable: ["**/package.json", go.mod], tools: {write_file: {}}}}`))
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	for _, c := range []struct {
+		kind, want string
+		argv       []string
+	}{
+		{workspace.KindProgram, "package-lock.json", []string{"npm"}},
+		{workspace.KindServer, "package-lock.json package.json sub/package.json", []string{"npm", "start"}},
+		{workspace.KindProgram, "go.sum", []string{"go"}},
+	} {
+		files, err := workspace.Command{Kind: c.kind, Argv: c.argv}.Code(dir, true, m.Opened)
+		if got := strings.Join(slices.Sorted(maps.Keys(files)), " "); got != c.want || err != nil {
+			t.Errorf("%s %v: %s: %v", c.kind, c.argv, got, err)
+		}
+	}
 }
 
 // What is opened is named: a wildcard names nothing, and some things cannot be opened.
@@ -163,13 +203,15 @@ servers:
 		".github/workflows/ci.sh", ".github/workflows/sub/ci.yml", "AGENTS.md", ".idea/x", "lib/x.py", "src/a.js", "Makefile", "srv.py", ".git/hooks/x", "tipstaff.yaml", "docs/CLAUDE.md/../../AGENTS.md",
 		"!link/to/ci.yml", "link/to/ci.sh", "docs/.git/x", "docs/a.py")
 	idle := p.Idle()
+	wants(t, "opened by its kind", protectionOf(t, dir, `servers: {builtin: {roots: ["."], tools: {write_file: {}}, writable: ["*.code-workspace", "**", .worktreeinclude, "*.sublime-*"]}}`).Protected,
+		"!x.code-workspace", "x.sublime-project", ".worktreeinclude", "!.gitattributes")
 	for i, want := range []string{".git/hooks/*", "srv.py"} {
 		if len(idle) != 2 || !strings.HasPrefix(idle[i], want+": ") {
 			t.Errorf("idle: %q", idle)
 		}
 	}
 	m, _ := workspace.ParseIn(workspace.Beside(dir), workspace.FileName, []byte(manifest)) // as it was parsed above
-	if !m.Opened("src/a/b.py") || m.Opened("lib/x.py") || m.Opened("docs/x.py") {
+	if !m.Opened("src/a/b.py", "") || m.Opened("lib/x.py", "") || m.Opened("docs/x.py", "") {
 		t.Error("what is opened has a digest, or what is not has none")
 	}
 }
@@ -195,9 +237,9 @@ servers:
   py: {command: [python3, srv/main.py], tools: {x: {}}}
 `)
 	wants(t, "workspace", p.Protected, filepath.Join(dir, "src/a.js"), "src/a.js", "srv/x", "package.json")
-	wants(t, "reviewed", p.Reviewed().Protected, "!src/a.js", "srv/x", "package.json", "prompts/new.md", "CLAUDE.md")
+	wants(t, "reviewed", p.Reviewed().Protected, "!src/a.js", "srv/x", "!package.json", "prompts/new.md", "CLAUDE.md", ".npmrc")
 	in := func(name string) string { return filepath.Join(tree, name) }
-	wants(t, "copy", p.Copy(tree).Protected, "!"+in("src/a.js"), in("srv/x"), in("srv/main.py"), in("package.json"), in("prompts/new.md"), in("tipstaff.yaml"), in(".git"), in(".git/x"), in(".mcp.json"),
+	wants(t, "copy", p.Copy(tree).Protected, "!"+in("src/a.js"), in("srv/x"), in("srv/main.py"), "!"+in("package.json"), "!"+in("node_modules/x/index.js"), in("prompts/new.md"), in("tipstaff.yaml"), in(".git"), in(".git/x"), in(".mcp.json"),
 		"!"+in("src/b.txt"), "srv/y", "!z.txt", filepath.Join(dir, "srv/main.py"))
 	other := strings.ToUpper(tree) // as some file systems know it, too
 	wants(t, "copy, spelled otherwise", p.Copy(tree).Protected, other+"/srv/x", other+"/prompts/new.md", "!"+other+"/docs/x")
@@ -211,7 +253,7 @@ func TestOtherWorkspacesOfACopy(t *testing.T) {
 	p := protectionOf(t, dir, "{}")
 	wants(t, "workspace", p.Protected, "words/x", "!x")
 	in := func(name string) string { return filepath.Join(tree, name) }
-	wants(t, "copy", p.Copy(tree).Protected, in("words/x"), in("nested/Makefile"), in("nested/words/x"), "!"+in("nested/a.c"), "!"+in("a.c"))
+	wants(t, "copy", p.Copy(tree).Protected, in("words/x"), "!"+in("nested/Makefile"), in("nested/words/x"), "!"+in("nested/a.c"), "!"+in("a.c"))
 	wants(t, "itself", protectionOf(t, tree, "{}").Protected, in("nested/Makefile"), in("nested/words/x"), in("nested/a.c"), "!"+in("a.c"))
 }
 

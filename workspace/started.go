@@ -297,9 +297,9 @@ const (
 // Code are the files of the workspace in dir whose digests say whether its code has changed, by
 // their path there, with slashes: those that it names, and what lies beside them, in whose place
 // its package stands if it has one. Links are not followed. opened are files that runs may
-// write although they are code: these have no digest. beside is false for older locks, which
+// write although they are code, or have the name of a build file: these have no digest. beside is false for older locks, which
 // have digests of what the command names alone.
-func (c Command) Code(dir string, beside bool, opened func(path string) bool) (map[string]filestamp.Stamp, error) {
+func (c Command) Code(dir string, beside bool, opened func(path, build string) bool) (map[string]filestamp.Stamp, error) {
 	s := c.started(dir)
 	if !beside {
 		s = started{dir: dir, paths: s.files}
@@ -318,9 +318,12 @@ func (c Command) Code(dir string, beside bool, opened func(path string) bool) (m
 	}
 	build := set(s.build...)
 	maps.DeleteFunc(build, func(name string, _ bool) bool { return installed[name] })
+	builds := func(path, name string) bool { // by a file that is not opened, as that of a server never is
+		return build[fold(name)] && !(c.Kind == KindProgram && opened(path, fold(name)))
+	}
 	if s.kinds {
 		return w.files, w.walk(".", func(path string) bool {
-			return isCode(path) && !opened(path) || slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool { return build[fold(name)] })
+			return isCode(path) && !opened(path, "") || slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool { return builds(path, name) })
 		})
 	}
 	if len(build) == 0 {
@@ -329,7 +332,7 @@ func (c Command) Code(dir string, beside bool, opened func(path string) bool) (m
 	here, err := os.ReadDir(w.dir)
 	for _, e := range here {
 		if err == nil && build[fold(e.Name())] {
-			err = w.walk(e.Name(), every)
+			err = w.walk(e.Name(), func(path string) bool { return builds(path, e.Name()) })
 		}
 	}
 	return w.files, err

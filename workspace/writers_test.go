@@ -33,6 +33,7 @@ servers:
   cfg: {command: [cat, --config=conf/js.json]}
   mod: {command: [cat], env: {PYTHONPATH: "lib:/elsewhere"}}
   tree: {command: [node, app]}
+  task: {command: [make, serve]}
 workers: {own: {type: claude, command: ./cli/claude}}
 policy: {file: rules/policy.yaml}
 models_file: tables/models.yaml
@@ -63,7 +64,7 @@ var guardedPaths = []struct {
 	// code that is started
 	{"srv/main.py", false, "srv"}, {"srv/helpers.py", false, "srv"}, {"srv/lib/deep/util.py", false, "srv"}, {"srv/data.json", false, "srv"}, {"SRV/new.py", false, "srv"},
 	{"bin/run.sh", false, "bin"}, {"bin/common.sh", false, "bin"}, {"conf/js.json", false, "conf"}, {"conf/plugin.js", false, "conf"}, {"lib/os.py", false, "lib"},
-	{"app/helper.js", false, "app"}, {"app/lib/util.js", false, "app"}, {"cli/claude", false, "cli"}, {"cli/lib.js", false, "cli"}, {"Makefile", true, "make"}, {"sub/GNUmakefile", true, "make"},
+	{"app/helper.js", false, "app"}, {"app/lib/util.js", false, "app"}, {"cli/claude", false, "cli"}, {"cli/lib.js", false, "cli"}, {"Makefile", true, "server task"}, {"sub/GNUmakefile", true, "server task"},
 	{"link/helpers.py", false, "srv"},
 	// what worktrees have a link to
 	{"deps/x/index.css", false, "worktrees have a link"}, {"Deps/new/x", false, "worktrees have a link"}, {"store/x/a", false, "worktrees have a link"}, {"deps", true, "worktrees have a link"},
@@ -73,11 +74,14 @@ var guardedPaths = []struct {
 	{".cursor/mcp.json", false, "agents"}, {".opencode/plugin/x.md", false, "agents"}, {".vscode/tasks.json", false, "agents"}, {".idea/workspace.xml", false, "agents"},
 	{".github/workflows/ci.yml", false, "agents"}, {"sub/.github/workflows/ci.yml", false, "agents"}, {".husky/pre-commit", false, "agents"}, {".devcontainer/devcontainer.json", false, "agents"},
 	{".mcp.json", true, "agents"}, {"opencode.json", true, "agents"}, {".envrc", true, "agents"}, {".npmrc", true, "agents"}, {".pre-commit-config.yaml", true, "agents"},
+	{"x.sublime-project", true, "agents"}, {"sub/My.Code-Workspace", true, "agents"}, {"lefthook-local.yml", true, "agents"}, {".lefthook-local.yml", true, "agents"}, {"lefthook.toml", true, "agents"},
+	{"mise.local.toml", true, "agents"}, {".mise.local.toml", true, "agents"}, {".config/mise/config.toml", false, "agents"}, {".woodpecker.yaml", true, "agents"}, {".simple-git-hooks.json", true, "agents"},
+	{".hg/hgrc", true, "agents"}, {".gdbinit", true, "agents"}, {".lfsconfig", true, "agents"}, {".worktreeinclude", true, "later runs"}, {"sub/.worktreeinclude", true, "later runs"},
 	{"CLAUDE.md", true, "agents"}, {"sub/AGENTS.md", true, "agents"}, {"GEMINI.md", true, "agents"}, {"claude.MD", true, "agents"},
 }
 
 // unguarded are what runs write.
-var unguarded = []string{"out.txt", "docs/a.md", "src/app.txt", ".github/ISSUE_TEMPLATE.md", "gitignore", ".gitignore", "rules/other.txt", "vendor/a/x", "deps2/x", "tables/other.yaml", "serve", "srv2/x.txt", "nested/text", "sub/x"}
+var unguarded = []string{".gitattributes", "sub/.gitattributes", ".gitmodules", ".config/other", ".hg/x", "sublime-project", "out.txt", "docs/a.md", "src/app.txt", ".github/ISSUE_TEMPLATE.md", "gitignore", ".gitignore", "rules/other.txt", "vendor/a/x", "deps2/x", "tables/other.yaml", "serve", "srv2/x.txt", "nested/text", "sub/x"}
 
 // guardedPlace is a workspace with what guarded names.
 func guardedPlace(t testing.TB) (dir string, m *workspace.Manifest, around workspace.Around) {

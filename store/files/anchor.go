@@ -35,7 +35,7 @@ func (w Anchors) Write(ctx context.Context, again bool) (err error) {
 	if file == "" {
 		return errors.New("there are anchors to be written and tipstaff.yaml names no anchor.file")
 	}
-	unlock, err := Lock(w.Lock)
+	unlock, err := Lock(ctx, w.Lock)
 	if err != nil {
 		return err
 	}

@@ -3,10 +3,12 @@
 package files
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // Write stores data under its name or not at all, and durably. An existing
@@ -58,17 +60,31 @@ func writeTemp(name string, data []byte, mode fs.FileMode) (tmp string, err erro
 	return f.Name(), f.Sync()
 }
 
+// longestPause is between two looks whether a lock is free.
+const longestPause = 20 * time.Millisecond
+
 // Lock holds an exclusive lock on a file until unlock is called or the
-// process ends, however it ends.
-func Lock(name string) (unlock func() error, err error) {
+// process ends, however it ends. It waits until ctx ends, and returns the cause then.
+func Lock(ctx context.Context, name string) (unlock func() error, err error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := lock(f); err != nil {
-		return nil, errors.Join(err, f.Close())
+	// A call of the system that waits could not be ended.
+	for pause := time.Millisecond; ; pause = min(2*pause, longestPause) {
+		switch free, err := tryLock(f); {
+		case err != nil:
+			return nil, errors.Join(err, f.Close())
+		case free:
+			return f.Close, nil
+		}
+		select {
+		case <-ctx.Done():
+			_ = f.Close() // nothing was written
+			return nil, context.Cause(ctx)
+		case <-time.After(pause):
+		}
 	}
-	return f.Close, nil
 }
 
 func SyncDir(dir string) error {

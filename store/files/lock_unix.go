@@ -10,11 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock waits for an exclusive lock, which lasts until the file is closed.
-func lock(f *os.File) error {
+// tryLock takes an exclusive lock, which lasts until the file is closed, if nobody has it.
+func tryLock(f *os.File) (bool, error) {
 	for {
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
-			return err
+		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return false, nil
+		case !errors.Is(err, unix.EINTR):
+			return err == nil, err
 		}
 	}
 }

@@ -1,15 +1,17 @@
 package main
 
 const (
-	lookedAgain = "What blocks is looked for again whenever the gate is shown, and when it is decided"
-	suggests    = "It suggests the first of `approve`, `fix`, `skip` and `halt` that is not blocked"
-	opensAgain  = "which says what came in the way"
-	anyTime     = "at any time the newest of them"
-	oneAtATime  = "One `apply` at a time writes"
-	noHalves    = "Nothing is applied by halves"
-	diskFull    = "for which a disk is full asks a person"
-	accepts     = "which holds for those that the record of the gate names"
-	noWorktree  = "What was decided needs no worktree any more"
+	lookedAgain      = "What blocks is looked for again whenever the gate is shown, and when it is decided"
+	suggests         = "It suggests the first of `approve`, `fix`, `skip` and `halt` that is not blocked"
+	countsForAMoment = "What was found counts for 2 seconds for whoever is shown the gate; a decision always looks itself"
+	opensAgain       = "which says what came in the way"
+	anyTime          = "at any time the newest of them"
+	oneAtATime       = "One `apply` at a time writes"
+	waitsNoLonger    = "waits for it no longer than one call of git may take"
+	noHalves         = "Nothing is applied by halves"
+	diskFull         = "for which a disk is full asks a person"
+	noWorktree       = "What was decided needs no worktree any more"
+	accepts          = "which holds for those that the record of the gate names"
 )
 
 // Bugs against the gate of a delivery.
@@ -29,6 +31,30 @@ var deliveryBugs = []bug{
 		old:    "	g.Now = known.now\n",
 		new:    "",
 		suites: []suite{tests("runner", "TestBlockersAreLookedForAgain|TestABlockerThatIsGone")},
+	},
+	{
+		id: "shown-for-good", page: "delivery.md", says: countsForAMoment,
+		slip:   "keeps what was found for as long as the process lives",
+		file:   "runner/look.go",
+		old:    "		if !had.until.IsZero() && !at.Before(had.until) {",
+		new:    "		if had.until.IsZero() && !at.Before(had.until) {",
+		suites: []suite{tests("runner", "TestLooksAreShared")},
+	},
+	{
+		id: "decided-by-what-was-shown", page: "delivery.md", says: countsForAMoment,
+		slip:   "decides by what somebody was shown a moment ago",
+		file:   "runner/decide.go",
+		old:    "known.now = r.lookAgain(ctx, run, subject)",
+		new:    "known.now = r.looks.at(ctx, r.Stop, asked.ID, r.Now, func(ctx context.Context) *tipstaff.DeliveryNow { return r.lookAgain(ctx, run, subject) })",
+		suites: []suite{tests("runner", "TestDecisionsAreLookedAtAnew")},
+	},
+	{
+		id: "everybody-looks-at-once", page: "delivery.md", says: countsForAMoment,
+		slip:   "starts git for as many gates as somebody shows",
+		file:   "runner/look.go",
+		old:    "make(chan struct{}, looksAtOnce)",
+		new:    "make(chan struct{}, 100*looksAtOnce)",
+		suites: []suite{tests("runner", "TestOneLooksForAllWhoWait")},
 	},
 	{
 		id: "fix-of-nothing", page: "delivery.md", says: lookedAgain,
@@ -98,7 +124,7 @@ var deliveryBugs = []bug{
 		id: "two-apply-at-once", page: "delivery.md", says: oneAtATime,
 		slip:   "takes no lock before it looks at the checkout",
 		file:   "delivery/activity.go",
-		old:    "	unlock, err := e.Lock(filepath.Join(e.Worktrees, \"apply.lock\"))",
+		old:    "	unlock, err := e.lock(ctx, applyLock(r))",
 		new:    "	unlock, err := func() error { return nil }, error(nil)",
 		suites: []suite{tests("delivery", "TestTwoThatApplyAtOnce")},
 	},
@@ -117,6 +143,46 @@ var deliveryBugs = []bug{
 		old:    "		d.diff.Obeyed = sinceThen(d.diff.Obeyed, *made.Obeyed)\n",
 		new:    "		_ = sinceThen\n",
 		suites: []suite{tests("delivery", "TestAnAcceptanceIsOfWhatTheGateHasNamed")},
+	},
+	{
+		id: "waits-for-a-lock-whatever-it-is-told", page: "delivery.md", says: waitsNoLonger,
+		slip:   "lets an apply go on to its end when the process is told to stop",
+		file:   "delivery/activity.go",
+		old:    ", Stops: func(flow.Attempt) bool { return true }}",
+		new:    "}",
+		suites: []suite{tests("delivery", "TestWaitingForALockIsInterrupted")},
+	},
+	{
+		id: "in-doubt-about-nothing", page: "delivery.md", says: waitsNoLonger,
+		slip:   "does not say of an apply that was cancelled while it waited that it has changed nothing",
+		file:   "delivery/activity.go",
+		old:    "	if errors.Is(context.Cause(ctx), flow.ErrCancelled) {",
+		new:    "	if context.Cause(ctx) == nil {",
+		suites: []suite{tests("delivery", "TestCancelledWhileItWaitsForALock")},
+	},
+	{
+		id: "locked-is-unreadable", page: "delivery.md", says: waitsNoLonger,
+		slip:   "waits for a lock without a limit of its own",
+		file:   "delivery/lock.go",
+		old:    "	limited, cancel := context.WithTimeoutCause(ctx, limit, &BusyError{Path: path, Limit: limit, Hint: e.Git.LimitHint})",
+		new:    "	limited, cancel := context.WithTimeout(ctx, limit)",
+		suites: []suite{tests("delivery", "TestALockThatNobodyLetsGo")},
+	},
+	{
+		id: "one-lock-for-all", page: "delivery.md", says: oneAtATime,
+		slip:   "has everybody of the machine wait for whoever applies something",
+		file:   "delivery/lock.go",
+		old:    "sha256.Sum256([]byte(r.Common))",
+		new:    "sha256.Sum256([]byte(r.Format))",
+		suites: []suite{tests("delivery", "TestLocksAreOfOneRepository")},
+	},
+	{
+		id: "a-lock-that-cannot-be-left", page: "delivery.md", says: waitsNoLonger,
+		slip:   "has the system wait for a lock",
+		file:   "store/files/files.go",
+		old:    "		case <-ctx.Done():\n",
+		new:    "		case <-context.WithoutCancel(ctx).Done():\n",
+		suites: []suite{tests("store/files", "TestWaitingForALockEnds")},
 	},
 	{
 		id: "published-from-a-worktree", page: "delivery.md", says: noWorktree,

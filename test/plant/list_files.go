@@ -9,6 +9,7 @@ const (
 	beforeAnybody = "before anybody works there"
 	newContents   = "puts new contents beside those of the repository"
 	writesThem    = "`apply` too, and writes them into the checkout"
+	cleanGoes     = "or with a run that ends before, and its `teardown` runs there"
 	ownPorts      = "No two worktrees have the same one"
 )
 
@@ -63,6 +64,14 @@ var filesBugs = []bug{
 		suites: []suite{tests("delivery", "TestWhatWasGivenIsNotDelivered")},
 	},
 	{
+		id: "secrets-by-another-name", page: "delivery.md", says: neverPart,
+		slip:   "copies a file under a name that no record holds",
+		file:   "delivery/give.go",
+		old:    "	case !utf8.ValidString(name + rel):",
+		new:    "	case !utf8.ValidString(filepath.Base(checkout)):",
+		suites: []suite{tests("delivery", "TestNamesThatCannotBeRecorded")},
+	},
+	{
 		id: "out-by-a-link", page: "delivery.md", says: onlyIgnored,
 		slip:   "does not look where a link leads",
 		file:   "delivery/give.go",
@@ -109,6 +118,38 @@ var filesBugs = []bug{
 		old:    "	if !done.Receipt.Passed(done.Receipt.Tree) {\n		return setupFailure",
 		new:    "	if done.Receipt.Code == \"timeout\" {\n		return setupFailure",
 		suites: []suite{tests("delivery", "TestSetupRunsBeforeAnybodyWorks")},
+	},
+	{
+		id: "clean-for-good", page: "delivery.md", says: cleanGoes,
+		slip:   "takes a clean checkout away at the gate alone",
+		file:   "runner/drive.go",
+		old:    "		if out.Terminal() && p.shared().wrapped(p) {",
+		new:    "		if out.Terminal() && p.shared().hasChildren() {",
+		suites: []suite{tests("runner", "TestTeardownOfCleanCheckoutsThatAreLeft")},
+	},
+	{
+		id: "clean-of-a-run-that-nobody-drives", page: "delivery.md", says: cleanGoes,
+		slip:   "forgets a run that is ended without being driven",
+		file:   "runner/cancel.go",
+		old:    "		if swept, err = r.settle(ctx, row, body); err == nil {",
+		new:    "		if swept, err = r.settle(ctx, row, body); err == nil && swept > 0 {",
+		suites: []suite{tests("runner", "TestTeardownOfCleanCheckoutsThatAreLeft")},
+	},
+	{
+		id: "clean-of-a-run-under-way", page: "delivery.md", says: cleanGoes,
+		slip:   "tidies away the checkout in which a check may be running",
+		file:   "runner/worktrees.go",
+		old:    "		if err != nil || !tipstaff.State(row.State).Terminal() {\n			return false",
+		new:    "		if err != nil {\n			return false",
+		suites: []suite{tests("runner", "TestCleanCheckoutsAreTidied")},
+	},
+	{
+		id: "clean-without-a-teardown", page: "delivery.md", says: cleanGoes,
+		slip:   "removes a checkout that was left, and not what runs for it",
+		file:   "runner/worktrees.go",
+		old:    "r.tearDown(ctx, c.Run, r.prepared(ctx, c.Run, draft).Teardown, placed(draft, c.Path), ports)",
+		new:    "r.tearDown(ctx, c.Run, nil, placed(draft, c.Path), ports)",
+		suites: []suite{tests("runner", "TestCleanCheckoutsAreTidied")},
 	},
 	{
 		id: "ports-twice", page: "delivery.md", says: ownPorts,

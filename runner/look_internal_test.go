@@ -1,0 +1,84 @@
+package runner
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// What was found counts for a moment, for all who ask meanwhile, and not longer. Few look at once.
+func TestLooksAreShared(t *testing.T) {
+	var l looks
+	at := time.Unix(1000, 0)
+	clock := func() time.Time { return at }
+	found := 0
+	ask := func(gate string) {
+		l.at(t.Context(), t.Context(), gate, clock, func(context.Context) *tipstaff.DeliveryNow { found++; return nil })
+	}
+	counts := func(what string, want int) {
+		t.Helper()
+		if found != want {
+			t.Errorf("%s: it was looked %d times, not %d", what, found, want)
+		}
+	}
+	ask("a")
+	ask("a")
+	counts("again", 1)
+	ask("b")
+	counts("another", 2)
+	at = at.Add(lookKept - 1)
+	ask("a")
+	counts("within the moment", 2)
+	at = at.Add(1)
+	ask("a")
+	counts("later", 3)
+	l.forget("a")
+	ask("a")
+	counts("forgotten", 4)
+	if len(l.all) != 1 {
+		t.Errorf("%d are kept", len(l.all))
+	}
+}
+
+func TestOneLooksForAllWhoWait(t *testing.T) {
+	var l looks
+	var mu sync.Mutex
+	looking, most, all := 0, 0, 0
+	began, going := make(chan struct{}, 100), make(chan struct{})
+	find := func(context.Context) *tipstaff.DeliveryNow {
+		mu.Lock()
+		looking, all = looking+1, all+1
+		most = max(most, looking)
+		mu.Unlock()
+		began <- struct{}{}
+		<-going
+		mu.Lock()
+		looking--
+		mu.Unlock()
+		return &tipstaff.DeliveryNow{DefaultAction: "skip"}
+	}
+	var wg sync.WaitGroup
+	for _, gate := range []string{"a", "b", "c", "d", "a", "b", "c", "d"} {
+		wg.Go(func() {
+			if now := l.at(t.Context(), t.Context(), gate, time.Now, find); now == nil || now.DefaultAction != "skip" {
+				t.Errorf("%s: %+v", gate, now)
+			}
+		})
+	}
+	for range looksAtOnce {
+		<-began
+	}
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	if now := l.at(left, t.Context(), "a", time.Now, find); now != nil {
+		t.Error("who has left is kept waiting")
+	}
+	close(going)
+	wg.Wait()
+	if most != looksAtOnce || all != 4 {
+		t.Errorf("%d looked, %d at once", all, most)
+	}
+}
