@@ -239,6 +239,9 @@ func (db *database) prepare(c *conn) error {
 // deadlock: a migration and somebody who is writing waited for each other.
 const deadlock = "40P01"
 
+// duplicateTable: there is a table of that name.
+const duplicateTable = "42P07"
+
 // migrate applies what is missing, in one transaction. Whoever is about to commit is waited
 // for, and whoever comes to that later finds the new format and gives up: see [writer.Commit].
 func (db *database) migrate(c *conn) error {
@@ -267,6 +270,10 @@ func (db *database) migrate(c *conn) error {
 		if err = c.script(db.schema[n]); err != nil {
 			err = fmt.Errorf("migration %d: %w", n+1, err)
 		}
+	}
+	if e := (*pgconn.PgError)(nil); have == 0 && errors.As(err, &e) && e.Code == duplicateTable {
+		schema := db.config.RuntimeParams["search_path"]
+		return fmt.Errorf("schema %s of %s has tables of another program: use another, by search_path in the address (%w)", schema, db.name, err)
 	}
 	if err == nil {
 		err = c.now(`UPDATE format SET version = ?`, db.format)

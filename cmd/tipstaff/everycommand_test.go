@@ -154,7 +154,7 @@ func TestEveryCommandInEveryFolder(t *testing.T) {
 }
 
 // remedy is what a message says that can be done, where it has no hint.
-var remedy = regexp.MustCompile(`[:;,] (check|create|end|give|give back|make|move|put|raise|restart|restore|run|set|start|tipstaff doctor says|try|use) [a-z]`)
+var remedy = regexp.MustCompile(`[:;,] (check|create|end|give|give back|make|move|put|raise|restart|restore|run|see|set|start|tipstaff doctor says|try|use) [a-z]`)
 
 // everyCommand performs commands, each in a workspace of its own, with what prepare returns. code
 // is of the error of those that need the store; "": none does.

@@ -64,7 +64,7 @@ var versionsBugs = []bug{
 		suites: []suite{started("cmd/tipstaff", "TestEveryCommandInEveryFolder")},
 	},
 	{
-		id: "missing-payload-without-advice", page: "commands.md", says: "| `artifact_not_found` |",
+		id: "missing-payload-without-advice", page: "commands.md", says: "`artifact_not_found` | 3 | there is no such thing |",
 		slip:   "tells that a payload is missing, and not what to do",
 		file:   "runner/errors.go",
 		old:    "{flow.ErrNoBlob, tipstaff.ArtifactNotFound, \"\", \"`tipstaff doctor` says what is missing; bring it back from a backup\"}",
