@@ -338,7 +338,9 @@ func TestSetupIsRepeatedAfterACrash(t *testing.T) {
 	_, err := flow.New(p.log, nil).Drive(ctx, flow.Job{Run: runID, Flow: p.flow, Acts: p.acts, Owner: flow.Owner{Kind: "foreground"}, Abandon: killed})
 	must(p.bed, err)
 	p.acts[ActSetup] = whole
+	worked := false
 	p.work = func(dir string) {
+		worked = true
 		if _, err := os.Stat(dir + "/ignored/whole"); err != nil {
 			t.Error(err)
 		}
@@ -347,7 +349,7 @@ func TestSetupIsRepeatedAfterACrash(t *testing.T) {
 		}
 		edit(p.bed, dir)
 	}
-	if out := p.drive(); out.Status != flow.ParkedRun {
+	if out := p.drive(); out.Status != flow.ParkedRun || !worked {
 		t.Fatalf("%+v", out)
 	}
 }

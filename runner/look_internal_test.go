@@ -2,8 +2,9 @@ package runner
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -44,41 +45,37 @@ func TestLooksAreShared(t *testing.T) {
 }
 
 func TestOneLooksForAllWhoWait(t *testing.T) {
-	var l looks
-	var mu sync.Mutex
-	looking, most, all := 0, 0, 0
-	began, going := make(chan struct{}, 100), make(chan struct{})
-	find := func(context.Context) *tipstaff.DeliveryNow {
-		mu.Lock()
-		looking, all = looking+1, all+1
-		most = max(most, looking)
-		mu.Unlock()
-		began <- struct{}{}
-		<-going
-		mu.Lock()
-		looking--
-		mu.Unlock()
-		return &tipstaff.DeliveryNow{DefaultAction: "skip"}
-	}
-	var wg sync.WaitGroup
-	for _, gate := range []string{"a", "b", "c", "d", "a", "b", "c", "d"} {
-		wg.Go(func() {
-			if now := l.at(t.Context(), t.Context(), gate, time.Now, find); now == nil || now.DefaultAction != "skip" {
-				t.Errorf("%s: %+v", gate, now)
-			}
-		})
-	}
-	for range looksAtOnce {
-		<-began
-	}
-	left, leave := context.WithCancel(t.Context())
-	leave()
-	if now := l.at(left, t.Context(), "a", time.Now, find); now != nil {
-		t.Error("who has left is kept waiting")
-	}
-	close(going)
-	wg.Wait()
-	if most != looksAtOnce || all != 4 {
-		t.Errorf("%d looked, %d at once", all, most)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var l looks
+		var looking, all atomic.Int64
+		going := make(chan struct{})
+		find := func(context.Context) *tipstaff.DeliveryNow {
+			looking.Add(1)
+			all.Add(1)
+			<-going
+			looking.Add(-1)
+			return &tipstaff.DeliveryNow{DefaultAction: "skip"}
+		}
+		for _, gate := range []string{"a", "b", "c", "d", "a", "b", "c", "d"} {
+			go func() {
+				if now := l.at(t.Context(), t.Context(), gate, time.Now, find); now == nil || now.DefaultAction != "skip" {
+					t.Errorf("%s: %+v", gate, now)
+				}
+			}()
+		}
+		synctest.Wait()
+		if n := looking.Load(); n != looksAtOnce {
+			t.Errorf("%d look at once", n)
+		}
+		left, leave := context.WithCancel(t.Context())
+		leave()
+		if now := l.at(left, t.Context(), "a", time.Now, find); now != nil {
+			t.Error("who has left is kept waiting")
+		}
+		close(going)
+		synctest.Wait()
+		if n := all.Load(); n != 4 {
+			t.Errorf("%d looked", n)
+		}
+	})
 }

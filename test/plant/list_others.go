@@ -37,6 +37,22 @@ var others = []bug{
 		suites: []suite{tests("redact", "TestEveryLineOfAKeyIsFound")},
 	},
 	{
+		id: "secret-of-a-worker-line-by-line", page: "security.md", says: secretsAreFound,
+		slip:   "takes the lines of a key for too short to be looked for",
+		file:   "redact/redact.go",
+		old:    "const leastLine = 16\n",
+		new:    "const leastLine = 64\n",
+		suites: []suite{tests("worker", "TestAKeyOfSeveralLines")},
+	},
+	{
+		id: "secret-by-the-channel", page: "security.md", says: secretsAreFound,
+		slip:   "looks in what a worker records of itself for the run's credentials, and not for its own",
+		file:   "worker/invoke.go",
+		old:    "Clean: redaction(o.Redact, secrets)})",
+		new:    "Clean: o.Redact})",
+		suites: []suite{started("cmd/tipstaff", "TestLinesOfAKeyStayOut")},
+	},
+	{
 		id: "secret-in-html", page: "security.md", says: secretsAreFound,
 		slip:   "does not read HTML",
 		file:   "redact/redact.go",

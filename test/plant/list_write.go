@@ -24,6 +24,8 @@ var writeBugs = []bug{
 		"\tif plain(path) {\n", "\tif true {\n", "workspace", "TestNamesAreFolded"),
 	writeBug("links-are-text", writersRefuse, "looks at the path, and not where links lead", "workspace/protection.go",
 		"\tif place.real != place.named {\n\t\tp.at(place.real, p.reviewed, look)\n", "\tif place.real != place.named {\n", "workspace", "TestWhatCannotBeFollowedIsProtected"),
+	writeBug("repository-by-its-last-file", "whatever git takes for a repository", "looks what a folder holds, and not what it would hold", "workspace/folders.go",
+		"		if strings.EqualFold(first, name) {", "		if strings.EqualFold(first, name) && exists(path) {", "tool", "TestNoToolMakesARepository"),
 	writeBug("folders-stay", writersRefuse, "looks at a folder once", "workspace/folders.go",
 		"ok && fact.stamp == stamp {", "ok && fact.stamp.Inode == stamp.Inode {", "workspace", "TestFoldersAreLookedAtAgain"),
 	writeBug("manifests-stay", writersRefuse, "reads the manifest of a workspace in this one once", "workspace/folders.go",
