@@ -70,7 +70,7 @@ func TestBackupThatCannotBe(t *testing.T) {
 	t.Run("no space", func(t *testing.T) {
 		mountSmall(t, w.Path("disk"))
 		fill(t, w.Path("disk", "ballast"))
-		w.Must(3, "backup", "disk/copy").Says(t, "no space for a copy")
+		w.Must(3, "backup", "disk/copy").Says(t, "not enough space for a copy")
 	})
 	w.damage()
 	w.Must(3, "backup", "copy").Says(t, "tipstaff.db", "tipstaff doctor")

@@ -75,7 +75,7 @@ func TestStoreCopy(t *testing.T) {
 			w.Must(0, "task", "new", "--name", "parse", "--description", "small.yaml")
 			w.Must(0, "memory", "remember", "fact", "it rains on Mondays")
 			to, there := way(w)
-			w.Must(0, "store", "copy", ".", to).Says(t, "3 runs", "1 task", "every hash agrees", "go on with them in one alone")
+			w.Must(0, "store", "copy", ".", to).Says(t, "3 runs", "1 task", "every hash agrees", "resume them in only one of the two")
 			same(t, w, there)
 			w.Must(3, "store", "copy", ".", to) // it holds runs now
 
@@ -188,7 +188,7 @@ func TestStoreCopyRefuses(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "new", "copy")
 	w.Must(3, "store", "copy", ".", nowhere).Says(t, "nothing to copy")
 	w.Must(0, "run", "small.yaml")
-	w.Must(2, "store", "copy", ".", "../"+filepath.Base(w.Dir)).Says(t, "to itself")
+	w.Must(2, "store", "copy", ".", "../"+filepath.Base(w.Dir)).Says(t, "the same store")
 	taken := newWorkspace(t, manifest, small)
 	taken.Must(0, "run", "small.yaml")
 	w.Must(2, "store", "copy", ".", taken.Dir).Says(t, "are not those of the runs")
