@@ -32,6 +32,7 @@ type active struct {
 	deferred map[string]bool // gates that nobody is going to answer now
 	lacks    string          // what this machine does not have of what the run needs: others are to drive it on
 	waits    []string        // children that it was told to wait for, and does not look at any more
+	again    bool            // somebody wants the run to go on, who may have come when it had parked
 }
 
 // linger is how long an attended run waits for answers before it parks.
@@ -137,12 +138,37 @@ func (r *Runner) left(run string, a *active) {
 	switch {
 	case a.driven.State.Terminal() && a.child:
 		r.wakeParent(run)
+	case a.driven.Outcome == string(flow.ParkedRun) && a.wanted():
+		ctx := context.WithoutCancel(r.Stop)
+		if row, err := r.Store.Run(ctx, run); err == nil && r.Stop.Err() == nil {
+			_, _ = r.resume(ctx, row, tipstaff.Presence{}, false) // as whoever was told that it is driven would have done
+		}
 	case a.driven.Outcome == string(flow.ParkedRun) && a.waiting() != nil:
 		ctx := context.WithoutCancel(r.Stop)
 		if row, err := r.Store.Run(ctx, run); err == nil {
 			r.wake(ctx, row) // a child may have ended before it came to rest
 		}
 	}
+}
+
+// goesOnAgain has a run that this process drives go on after it has parked, if there is reason
+// to then: what was decided meanwhile may have come too late for the drive.
+func (r *Runner) goesOnAgain(run string) {
+	r.mu.Lock()
+	a := r.drives[run]
+	r.mu.Unlock()
+	if a != nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.again = true
+	}
+}
+
+// wanted reports whether somebody wants the run to go on.
+func (a *active) wanted() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.again
 }
 
 // waiting are the children that a drive was told to wait for, and does not look at any more.

@@ -36,7 +36,10 @@ func (r *Runner) resume(ctx context.Context, row flow.Row, p tipstaff.Presence, 
 		return started, flow.ErrEnded
 	case row.Kind == kindPipeline && tipstaff.State(row.State) == tipstaff.Drafting:
 		return started, tipstaff.Errorf(tipstaff.WrongState, "run %s is a draft: it was never started", row.ID)
-	case r.driving(row.ID) || r.held(row):
+	case r.driving(row.ID):
+		r.goesOnAgain(row.ID)
+		return started, flow.ErrBusy
+	case r.held(row):
 		return started, flow.ErrBusy
 	}
 	opened, err := openProgram(ctx, r.Store, row.ID)

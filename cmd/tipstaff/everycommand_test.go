@@ -16,6 +16,7 @@ import (
 	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/sqlite"
 	"github.com/tipstaff/tipstaff/store/storetest"
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -159,6 +160,9 @@ var remedy = regexp.MustCompile(`[:;,] (check|create|end|give|give back|make|mov
 // everyCommand performs commands, each in a workspace of its own, with what prepare returns. code
 // is of the error of those that need the store; "": none does.
 func (s *stop) everyCommand(t *testing.T, lines [][]string, code string, prepare func(*workspace) []string) {
+	if _, err := cmdtest.Released(); err != nil { // which is built where the code is
+		t.Fatal(err)
+	}
 	met := map[string]bool{}
 	for _, line := range lines {
 		w := newWorkspace(t, small)

@@ -164,6 +164,14 @@ var serversBugs = []bug{
 		suites: []suite{rules("AClaimIsUndoneByItsHolderAlone")},
 	},
 	{
+		id: "decided-while-it-parks", page: httpPage, says: "`\"resume\": true` has the run go on",
+		slip:   "takes a run that has parked for one that is driven, for as long as its driver does not know",
+		file:   "runner/resume.go",
+		old:    "\t\tr.goesOnAgain(row.ID)\n",
+		new:    "",
+		suites: []suite{tests("runner", "TestADecisionJustAfterTheParkHasTheRunGoOn")},
+	},
+	{
 		id: "message-per-server", page: httpPage, says: oneMessage,
 		slip:   "looks for the message before without waiting for one that is being made",
 		file:   "store/run.go",

@@ -358,8 +358,8 @@ func (l *load) decide(g gate) {
 	if err == nil && decision["action"] != "approve" {
 		l.doubts[decision["action"].(string)]++
 	}
-	if status >= 400 && status < 500 {
-		l.Logf("%+v: %v", g, err)
+	if err != nil {
+		l.Logf("%+v: %d %v", g, status, err)
 	}
 }
 
@@ -411,7 +411,7 @@ func (l *load) finish(within time.Duration) {
 	for run, key := range left {
 		var s state
 		_, err := l.ask(l.any(), http.MethodGet, "/runs/"+run, nil, &s)
-		l.Errorf("run %s of key %d is left behind: %s, %s %s %v", run, key, s.State, s.Status, s.Error, err)
+		l.Errorf("run %s of key %d is left behind: %s, %s %s %v\n%s", run, key, s.State, s.Status, s.Error, err, l.story(run))
 	}
 	happened := l.happened()
 	for _, key := range l.runs {
