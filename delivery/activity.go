@@ -677,6 +677,9 @@ func notSent(err error) error {
 // nothing; else a person has to look.
 func (e Env) recallApply(ctx context.Context, a flow.Attempt, in applyInput) (delivered, []string, error) {
 	got, keep, err := e.apply(ctx, a, in)
+	if err == nil && got.Blocked == tipstaff.BlockBusy {
+		got = e.unlocked(ctx, in, got)
+	}
 	switch {
 	case err != nil, got.Blocked == "", got.none:
 	case got.Blocked == tipstaff.BlockDirty, got.Blocked == tipstaff.BlockConflict:
@@ -688,6 +691,24 @@ func (e Env) recallApply(ctx context.Context, a flow.Attempt, in applyInput) (de
 		got.Already = false // by that attempt
 	}
 	return got, keep, err
+}
+
+// unlocked is what became of it as far as that can be seen while another process holds the lock.
+func (e Env) unlocked(ctx context.Context, in applyInput, busy delivered) delivered {
+	r, err := At(ctx, e.Git, in.Place)
+	if err != nil {
+		return busy
+	}
+	if in.Worktree != nil {
+		r = r.With(*in.Worktree)
+	}
+	switch fit, _, err := r.Fit(ctx, in.Base, in.Commit); {
+	case err == nil && fit == Present:
+		return delivered{Already: true}
+	case err == nil && fit == Fits:
+		busy.none = true
+	}
+	return busy
 }
 
 // replacedBy says where an attempt that was broken off has left the files that it had replaced.

@@ -38,8 +38,31 @@ func TestALockThatNobodyLetsGo(t *testing.T) {
 	}
 }
 
-// Waiting ends when the process is told to stop, and goes on with the next one.
+// Waiting ends when the process is told to stop, and goes on with the next one. Where that has to
+// wait, too, it is seen that nothing was changed, or that all was, and nobody is in doubt.
 func TestWaitingForALockIsInterrupted(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		then func(p *play) (action string) // "": the run ends
+	}{
+		{"and it is free", func(p *play) string { p.locks.Unlock(); return "" }},
+		{"and it is held", func(p *play) string {
+			p.git.Limit = time.Millisecond
+			p.locking = func(string) { p.git.Limit = 0 }
+			return "delivery#2"
+		}},
+		{"and it is held by who has applied the same", func(p *play) string {
+			edit(p.bed, p.dir)
+			p.git.Limit = time.Millisecond
+			p.locking = func(string) { p.git.Limit = 0 }
+			return ""
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) { interruptedWaiting(t, c.then) })
+	}
+}
+
+func interruptedWaiting(t *testing.T, then func(p *play) (gate string)) {
 	p := newPlay(t, &document.Deliver{})
 	p.drive()
 	p.decide("delivery#1", "apply")
@@ -51,9 +74,18 @@ func TestWaitingForALockIsInterrupted(t *testing.T) {
 	if must(p.bed, err); out.Status != flow.Interrupted || !errors.As(p.lockCause(), &told) {
 		t.Errorf("%+v, and whoever waits is told %v", out, p.lockCause())
 	}
-	p.locks.Unlock()
 	p.locking = func(string) {}
-	if out := p.drive(); out.Status != flow.Completed || p.outcome.Status != tipstaff.DeliveredApplied {
+	gate := then(p)
+	out = p.drive()
+	if gate != "" {
+		if s := p.subject(gate); out.Status != flow.ParkedRun || len(s.Notices) != 1 || !strings.Contains(s.Notices[0].Message, "repository_busy") {
+			t.Errorf("%+v %+v", out, s.Notices)
+		}
+		p.locks.Unlock()
+		p.decide(gate, "apply")
+		out = p.drive()
+	}
+	if out.Status != flow.Completed || p.outcome.Status != tipstaff.DeliveredApplied {
 		t.Errorf("%+v %+v", out, p.outcome)
 	}
 }

@@ -153,6 +153,14 @@ var deliveryBugs = []bug{
 		suites: []suite{tests("delivery", "TestWaitingForALockIsInterrupted")},
 	},
 	{
+		id: "in-doubt-behind-a-lock", page: "delivery.md", says: waitsNoLonger,
+		slip:   "asks a person about what can be seen without the lock",
+		file:   "delivery/activity.go",
+		old:    "	if err == nil && got.Blocked == tipstaff.BlockBusy {",
+		new:    "	if err == nil && got.Blocked == tipstaff.BlockConflict {",
+		suites: []suite{tests("delivery", "TestWaitingForALockIsInterrupted")},
+	},
+	{
 		id: "in-doubt-about-nothing", page: "delivery.md", says: waitsNoLonger,
 		slip:   "does not say of an apply that was cancelled while it waited that it has changed nothing",
 		file:   "delivery/activity.go",

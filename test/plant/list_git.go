@@ -34,11 +34,11 @@ var gitBugs = []bug{
 		suites: []suite{tests("delivery", "TestNothingThatTheRunsRepositoryNamesIsRun")},
 	},
 	{
-		id: "programs-of-remotes", page: "delivery.md", says: "what of `remote.*` names no program may change",
+		id: "programs-of-remotes", page: "delivery.md", says: "what of `remote.*` names neither a program nor a proxy may change",
 		slip:   "takes all settings of remotes for everyday ones",
 		file:   "delivery/guard.go",
-		old:    "		return slices.Contains(remoteStarters, name)\n",
-		new:    "		return slices.Contains(remoteStarters, key)\n",
+		old:    "rule >= guardRemotes && slices.Contains(remoteStarters, name) ||",
+		new:    "rule >= guardRemotes && slices.Contains(remoteStarters, key) ||",
 		suites: []suite{tests("delivery", "TestWritingWaitsForTheConfiguration")},
 	},
 	{
