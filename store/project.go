@@ -94,7 +94,7 @@ func (t *Tx) projectEnd(st *runState, r flow.Record) error {
 // it is driven its drive may look at this one; if not, it is due when it parks.
 func (t *Tx) wakeParent(st *runState) error {
 	parent := ""
-	err := t.query(func(r Row) error { parent = r.Text(0); return nil }, `SELECT p.id FROM runs c JOIN runs p ON p.id = c.parent WHERE c.n = ? AND c.base = ''`, st.n)
+	err := t.query(func(r Row) error { parent = r.Text(0); return nil }, `SELECT parent FROM runs WHERE n = ? AND base = ''`, st.n)
 	if err != nil || parent == "" {
 		return err
 	}
