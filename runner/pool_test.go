@@ -345,11 +345,10 @@ func (another) Holder() string { return "another" }
 // A scheduler is asked for every run, and has it driven by the server that it chooses.
 func TestAScheduler(t *testing.T) {
 	p := newPool(t)
-	a := p.server("a", 1)
 	var asked []string
-	config := a.Config
-	config.Scheduler, config.Origin = scheduling(func(run, host string) { asked = append(asked, run+host) }), tipstaff.OriginEngine
-	r := runner.New(config)
+	r := p.serverIn("a", 1, func(c *runner.Config) { // which takes nothing that it has not chosen
+		c.Scheduler, c.Origin = scheduling(func(run, host string) { asked = append(asked, run+host) }), tipstaff.OriginEngine
+	})
 	s, err := r.Start(cli(), tipstaff.StartRequest{Name: "p.yaml", Program: []byte("kind: plan\nversion: 1\n" + gated)})
 	p.check(err)
 	if got := p.get(s.Run); got.Status == tipstaff.StatusRunning || !slices.Equal(asked, []string{s.Run.String()}) {
