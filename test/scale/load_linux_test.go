@@ -353,6 +353,10 @@ func (l *load) decide(g gate) {
 		}
 	}
 	status, err := l.ask(l.any(), http.MethodPost, "/runs/"+g.Run+"/gates/"+g.Gate.ID+"/decision", decision, nil)
+	for tries := 0; (status == 0 || status >= 500) && tries < 100; tries++ { // it may be stored, and nothing have gone on: the same again does both
+		time.Sleep(200 * time.Millisecond)
+		status, err = l.ask(l.any(), http.MethodPost, "/runs/"+g.Run+"/gates/"+g.Gate.ID+"/decision", decision, nil)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil && decision["action"] != "approve" {
