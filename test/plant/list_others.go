@@ -50,6 +50,7 @@ var others = []bug{
 		file:   "redact/redact.go",
 		old:    "return r == '\\r' || r == '\\n' })",
 		new:    "return r == '\\r' })",
+		only:   processes,
 		suites: []suite{started("cmd/tipstaff", "TestLinesOfAKeyStayOut")},
 	},
 	{
