@@ -383,7 +383,7 @@ func newBed(t *testing.T, typ string, steps ...fakeStep) *bed {
 	b.options = Options{Run: "01J00000000000000000000000", Path: "root/1", Invocation: "01J0000000000000000000000A", Prompt: "do it", Dir: t.TempDir(), Posture: ReadOnly,
 		Folder: t.TempDir(), Logs: t.TempDir(), Channel: b.task, Policy: allowAll, Sink: b.sink,
 		Env:     []string{"PATH=" + b.bin, "HOME=" + t.TempDir()},
-		Limits:  Limits{Grace: 5 * time.Second, Wall: 50 * time.Second},
+		Limits:  Limits{Grace: 5 * time.Second, Wall: time.Hour}, // a hang is ended with the test binary
 		Session: Conversation{ID: anID}}
 	return b
 }
