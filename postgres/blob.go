@@ -32,6 +32,9 @@ const bucketOver = 1 << 20
 // PutBlob implements [store.DB].
 func (db *database) PutBlob(c store.Conn, digest journal.Hash, data []byte) error {
 	const insert = `INSERT INTO blob_data (digest, data) VALUES (?, ?) ON CONFLICT DO NOTHING`
+	if data == nil { // an empty payload, which is no NULL
+		data = []byte{}
+	}
 	switch {
 	case c != nil:
 		there, err := store.Number(context.Background(), c, `WITH kept AS (UPDATE blob_objects SET at = ? WHERE digest = ? AND state = 'there' RETURNING 1)
