@@ -63,6 +63,7 @@ type memory struct {
 	undo   []func()
 	told   sync.Mutex
 	blobs  sync.Map
+	commit func() // when a transaction has written, and others do not see it yet; nil: nothing
 }
 
 // table keeps its rows by the run that they belong to; 0: they belong to none.
@@ -109,6 +110,9 @@ func (m *memory) Do(_ context.Context, op *store.Op) error {
 	err := t.Perform(op)
 	if err == nil {
 		err = t.Finish(m.inbox)
+	}
+	if m.commit != nil {
+		m.commit()
 	}
 	var notices []store.Notice
 	if err == nil {

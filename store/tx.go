@@ -71,7 +71,7 @@ func (t *Tx) Committed(in *Inbox) []Notice {
 	if len(t.s.states) > cachedStates {
 		clear(t.s.states)
 	}
-	return t.notices
+	return t.s.hub.wanted(t.notices)
 }
 
 // runState is what the writer must know of a run to append to it.

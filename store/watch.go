@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -65,14 +66,24 @@ func (h *hub) add(run string, l *listener) (stop func()) {
 	}
 }
 
-// heard reports how a run is listened to.
-func (h *hub) heard(run string) (watched, followed bool) {
+// watched reports whether anybody watches a run.
+func (h *hub) watched(run string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.listeners[run] {
-		watched, followed = watched || l.watch != nil, followed || l.watch == nil
+		if l.watch != nil {
+			return true
+		}
 	}
-	return watched, followed
+	return false
+}
+
+// wanted are the notices of runs that anybody listens to. It is asked after the commit: who
+// began to listen before it has not seen what it wrote.
+func (h *hub) wanted(notices []Notice) []Notice {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(notices, func(n Notice) bool { return h.listeners[n.run] == nil })
 }
 
 // followed are the runs that somebody follows.
@@ -130,26 +141,27 @@ func (h *hub) signal(n Notice) (watching []*listener) {
 	return watching
 }
 
-// tell notes what listeners must hear of after the commit, in this process and,
+// tell notes what listeners may want to hear of after the commit, in this process and,
 // through the inbox, in others.
 func (t *Tx) tell(st *runState, foreign bool, r flow.Record) error {
 	if journal.IsEnvelope(r.Kind) || strings.HasPrefix(r.Kind, "run.") {
-		if _, followed := t.s.hub.heard(anyRun); followed {
-			t.notices = append(t.notices, Notice{run: anyRun})
-		}
+		t.moved(anyRun)
 	}
-	watched, followed := t.s.hub.heard(st.id)
 	if !foreign && r.Kind != string(tipstaff.KindPolicyGateResolve) {
-		if n := len(t.notices); followed && (n == 0 || t.notices[n-1].run != st.id) {
-			t.notices = append(t.notices, Notice{run: st.id})
-		}
+		t.moved(st.id)
 		return nil
 	}
-	if watched || followed {
-		t.notices = append(t.notices, Notice{st.id, &r})
-	}
+	record := r
+	t.notices = append(t.notices, Notice{st.id, &record})
 	t.letters = append(t.letters, letter{st.n, r.Seq, t.now.UnixNano()})
 	return nil
+}
+
+// moved notes that a run has new records, once for those that follow each other.
+func (t *Tx) moved(run string) {
+	if n := len(t.notices); n == 0 || t.notices[n-1].run != run {
+		t.notices = append(t.notices, Notice{run: run})
+	}
 }
 
 // letter is a row of the inbox.
@@ -215,7 +227,7 @@ func (in *Inbox) Collect(q Querier) (notices []Notice, err error) {
 		return nil
 	}, `SELECT i.id, i.run, i.seq, r.id FROM inbox i JOIN runs r ON r.n = i.run WHERE i.id > ? ORDER BY i.id`, in.seen)
 	for _, e := range entries {
-		if watched, _ := in.s.hub.heard(e.run); !watched {
+		if !in.s.hub.watched(e.run) {
 			continue
 		}
 		err = errors.Join(err, q.Query(ctx, func(r Row) error {

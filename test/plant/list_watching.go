@@ -14,6 +14,14 @@ var watching = []bug{
 		suites: []suite{rules("FollowIsCoalesced")},
 	},
 	{
+		id: "listeners-before-the-commit", guarantee: 5, says: costsNothing,
+		slip:   "asks who follows a run when its record is written, and not when it can be read",
+		file:   "store/watch.go",
+		old:    "\tif n := len(t.notices); n == 0 || t.notices[n-1].run != run {\n",
+		new:    "\tif n := len(t.notices); t.s.hub.listeners[run] != nil && (n == 0 || t.notices[n-1].run != run) {\n",
+		suites: []suite{tests("store", "TestWhoComesDuringACommitHearsOfIt")},
+	},
+	{
 		id: "watcher-holds-the-writer", guarantee: 5, says: costsNothing,
 		slip:   "tells the watchers before the next transaction, to save a goroutine",
 		file:   "store/writer.go",

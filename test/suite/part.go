@@ -34,7 +34,7 @@ var slowest = []string{"./cmd/tipstaff", "./test/golden", "./test/page", "./runn
 
 // racedFiles hold the tests of runner that are about several at once: callers, servers, hosts,
 // processes. The others drive one run after another, and take five times as long under the detector.
-var racedFiles = []string{"bed", "correct_carry", "correct_owner", "elsewhere", "expiry", "fenced", "foreign", "handed_callers", "hosts", "launch", "message", "overtaken",
+var racedFiles = []string{"bed", "child_pool", "correct_carry", "correct_owner", "elsewhere", "expiry", "fenced", "foreign", "handed_callers", "hosts", "launch", "look_internal", "message", "overtaken",
 	"pipeline_draft", "pipeline_draft_agent", "pool", "queue", "queue_internal", "runner", "session", "talk", "told", "transient", "turn_crash", "watch", "withdrawn"}
 
 // racedLater start goroutines, too. That they are raced in make soak alone has a reason.
