@@ -22,14 +22,17 @@ MORE  = $(if $(RACING),$(GO) test $(RACE),$(PLAIN))
 # It runs the tests in parts (test/suite/part.go), says where it is, and ends with a table.
 SUITE = CGO_ENABLED=0 $(GO) run -trimpath ./test/suite
 
-.PHONY: build demo generate test part test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale test-engine test-versions deploy-lint shots test-python test-projects test-vendor test-schema check bench bench-against fuzz soak mutate plant clean
+.PHONY: build demo demo-claude demo-codex demo-gemini demo-opencode generate test part test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale test-engine test-versions deploy-lint shots test-python test-projects test-vendor test-schema check bench bench-against fuzz soak mutate plant clean
 
 build: ## a static bin/tipstaff
 	@VERSION='$(VERSION)' scripts/build.sh bin/ ./cmd/tipstaff $(BESIDE)
 
 demo test: BESIDE = ./examples/fileserver # in one build: it shares most of what it links
-demo: build ## an agent, a plan, a kill, from start to proof
+demo: build ## five scenes: an approval, a kill, a proof, a delivery, the page
 	@examples/demo.sh
+
+demo-claude demo-codex demo-gemini demo-opencode: demo-%: build ## a change by a real coding CLI, with your account
+	@examples/demo-cli.sh $*
 
 generate: ## Go and Python code for the wire, from core.proto
 	@scripts/wire.sh generate

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# From an agent to its proof, in a folder that is gone afterwards: an agent that
-# works through an MCP server and needs an approval, a plan with a gate, a run that
-# is killed while it posts a letter, an export that is tampered with, a change of
-# code that workers make and that ends as a branch, and its page in a browser. At a terminal you answer the first
-# questions yourself.
+# Tipstaff in five scenes, in a folder that is gone afterwards: an agent that needs an approval,
+# a run that is killed while it posts a letter, its proof and a forgery of it, a change of code
+# that workers make and that ends as a branch, and the page. At a terminal each scene waits for
+# a key, and you answer the agent's question yourself. It needs no key and no network.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -21,7 +20,7 @@ trap cleanup EXIT
 
 mkdir "$workspace/bin"
 cp "$binary" "$workspace/bin/tipstaff"
-cp -R "$here/tipstaff.yaml" "$here/hello.yaml" "$here/post.yaml" "$here/post.sh" "$here/data" "$here/agent" "$here/deliver" "$here/deliver.sh" "$workspace"
+cp -R "$here/tipstaff.yaml" "$here/post.yaml" "$here/post.sh" "$here/data" "$here/agent" "$here/deliver" "$here/deliver.sh" "$workspace"
 cp "$server" "$workspace/agent/fileserver"
 mkdir -p "$workspace/agent/out"
 cd "$workspace"
@@ -29,154 +28,120 @@ cd "$workspace"
 export PATH="$workspace/bin:$PATH" XDG_STATE_HOME="$workspace/state" TIPSTAFF_TRUST=1
 unset TIPSTAFF_WORKSPACE
 
-say() { printf '\n-- %s\n' "$*"; }
+attended=
+if [ -t 0 ] && [ -t 1 ] && [ -t 2 ]; then attended=yes; fi
 
-# shown prints a command as one would type it.
-shown() {
-	local word line=
-	for word in "$@"; do
-		case $word in
-		*[!A-Za-z0-9._/@=-]*) word="'$word'" ;;
-		esac
-		line="$line $word"
-	done
-	printf '\n$%s\n' "$line"
+# scene begins one, on a screen of its own if somebody is there to turn the pages.
+scenes=5 at=0
+scene() {
+	if [ "$attended" ] && [ "$at" -gt 0 ]; then
+		local key
+		printf '\n-- any key goes on, q ends: '
+		read -rsn 1 key || true
+		[ "${key-}" != q ] || { printf '\n'; exit 0; }
+		printf '\033[H\033[2J'
+	fi
+	at=$((at + 1))
+	[ "$at" -eq 1 ] || printf '\n'
+	printf '== %d of %d: %s\n' "$at" "$scenes" "$1"
 }
 
-# try CODE COMMAND… shows a command, runs it and insists on its exit code.
+say() { printf -- '-- %s\n' "$*"; }
+
+# try CODE COMMAND [SED] shows a line of shell, runs it and insists on its exit code. Of what it
+# prints SED lets the reader see less, and … says that there is more.
 try() {
-	local want=$1 got=0
-	shift
-	shown "$@"
-	"$@" || got=$?
+	local want=$1 got=0 said
+	printf '$ %s\n' "$2"
+	if [ "${3-}" ]; then
+		said=$(bash -c "$2" 2>&1) || got=$?
+		printf '%s\n' "$said" | if [ "$got" -eq "$want" ]; then sed "$3"; else cat; fi
+		printf '…\n'
+	else
+		bash -c "$2" 2>&1 || got=$?
+	fi
 	if [ "$got" -ne "$want" ]; then
 		echo "exit code $got, not $want" >&2
 		exit 1
 	fi
-	[ "$got" -eq 0 ] || printf '(exit code %d)\n' "$got"
 }
 
-attended=
-if [ -t 0 ] && [ -t 2 ]; then attended=yes; fi
+# wait_for FILE PATTERN waits until a file of the process pid has it.
+wait_for() {
+	until grep -q "$2" "$1" 2>/dev/null; do
+		kill -0 "$pid" 2>/dev/null || { cat "$1" >&2; exit 1; }
+		sleep 0.05
+	done
+}
 
-say "1. An agent: it reads letters through an MCP server, and asks before it writes."
-say "Its model is scripted, so that this needs no key and no network. Everything else is real."
+scene "an agent reads letters through an MCP server, and asks before it writes"
+say "Its model is scripted, everything else is real. The tools are pinned: one that changes is refused."
 cd agent
-say "First the tools are pinned: from now on a definition that changes is refused."
-try 0 tipstaff tools pin --yes
-if [ -n "$attended" ]; then
-	say "You are at a terminal, so you are asked. Press y."
-	code=0
-	shown tipstaff chat 'Summarise the letters.'
-	tipstaff chat 'Summarise the letters.' || code=$?
-	[ "$code" -eq 0 ] || exit "$code"
+try 0 "tipstaff tools pin --yes" '/^  +/!d'
+if [ "$attended" ]; then
+	say "You are asked. Type y and Enter."
+	printf '$ tipstaff chat "Summarise the letters."\n'
+	tipstaff chat "Summarise the letters."
 else
-	try 4 tipstaff chat 'Summarise the letters.'
-	say "It waits for an approval, without a process. A command gives it, and another takes the turn on."
-	try 0 tipstaff decide @ turn/tool#3.1/approval allow --note "reads well"
-	try 0 tipstaff resume @ --unattended
+	try 4 'tipstaff chat "Summarise the letters."' '/digest/d; /^then/,$ d'
+	say "It waits without a process. A command decides, another takes it on."
+	try 0 "tipstaff decide @ turn/tool#3.1/approval allow --note 'reads well'" '1!d'
+	try 0 "tipstaff resume @ --unattended" '3,$ d'
 fi
-if [ -f out/summary.md ]; then try 0 cat out/summary.md; fi
-say "The turn is a run like any other: it can be replayed and proven."
-try 0 tipstaff verify @
+if [ -f out/summary.md ]; then try 0 "cat out/summary.md"; fi
 cd ..
 
-say "2. A plan: read a file, ask a person, write a file."
-try 0 tipstaff run hello.yaml --dry-run
-
-if [ -n "$attended" ]; then
-	say "The run asks you. Type approve."
-	code=0
-	shown tipstaff run hello.yaml --input who=Ada
-	tipstaff run hello.yaml --input who=Ada || code=$?
-	case $code in
-	0) ;;
-	1) say "You denied it: that is recorded too, as a run that failed." ;;
-	4)
-		say "You left it open, so it parked. A command decides it now."
-		try 0 tipstaff decide @ root/ok approve
-		try 0 tipstaff resume @ --unattended
-		;;
-	*) exit "$code" ;;
-	esac
-else
-	say "Nobody is at a terminal, so the run parks and its process ends."
-	try 4 tipstaff run hello.yaml --input who=Ada --unattended
-	say "A decision is a command of its own. It starts nothing; resume does."
-	try 0 tipstaff decide @ root/ok approve --note "read it twice"
-	try 0 tipstaff resume @ --unattended
-fi
-
-say "3. What happened, record by record. The signed ones are intent.*, plan.proposed and policy.*"
-try 0 tipstaff events @
-
-say "4. A second run posts a letter, which must not happen twice. It is killed in the middle."
-printf '\n$ tipstaff run post.yaml --unattended &\n'
+scene "a run is killed while it posts a letter, which must not happen twice"
+printf '$ tipstaff run post.yaml --unattended &\n'
 tipstaff run post.yaml --unattended >post.log 2>&1 &
 pid=$!
-until [ -s outbox.log ]; do
-	kill -0 "$pid" 2>/dev/null || { cat post.log >&2; exit 1; }
-	sleep 0.05
-done
+wait_for outbox.log posted
 printf '$ kill -9 %d\n' "$pid"
-kill -9 "$pid"
-{ wait "$pid" || true; } 2>/dev/null # the shell's own notice
+{ kill -9 "$pid" && wait "$pid" || true; } 2>/dev/null # without the shell's own notice
 pid=
-cat post.log
-try 0 tipstaff ls
-try 0 tipstaff show @
-
-say "Resumed, the run does not post again. It does not know what became of the letter, so it asks."
-try 4 tipstaff resume @ --unattended
-say "The outbox has one line. We looked, and say so; the run goes on with our answer."
-try 0 cat outbox.log
-try 0 tipstaff decide @ root/post/in_doubt use_result --answer '{"exit_code":0,"stdout":"","stderr":""}' --note "the outbox has it"
-try 0 tipstaff resume @ --unattended
-try 0 cat outbox.log
+try 0 "tipstaff ls"
+say "Resumed, it does not post again. Nobody can know what became of the letter, so it asks."
+try 4 "tipstaff resume @ --unattended" '/^waiting/,/argv\|decide/!d; /in_doubt$/d'
+say "The outbox has the letter. We looked, and say so, and the run goes on."
+answer='{"exit_code":0,"stdout":"","stderr":""}'
+try 0 "tipstaff decide @ root/post/in_doubt use_result --answer '$answer' --note 'the outbox has it'" '1!d'
+try 0 "tipstaff resume @ --unattended" '/^run \{4\}/,$ d; /resumed/d'
+try 0 "cat outbox.log"
 [ "$(wc -l <outbox.log)" -eq 1 ] || { echo "the letter was posted more than once" >&2; exit 1; }
 
-say "5. Proof: nothing was changed, and the plan, replayed, takes exactly these steps."
-try 0 tipstaff verify @
-try 0 tipstaff export @ proof
-try 0 tipstaff verify ./proof
-
-say "6. One byte of the export is flipped: the answer now says exit code 1."
+scene "anyone can prove what was done, offline"
+try 0 "tipstaff export @ proof"
+say "Nothing was changed, and the plan, replayed, takes exactly these steps:"
+try 0 "tipstaff verify ./proof" '/^head\|^lifecycle/d'
+say "Now one byte is flipped: the answer says exit code 1."
 sed 's/"answer":{"exit_code":0/"answer":{"exit_code":1/' proof/records.ndjson >forged
 cmp -s forged proof/records.ndjson && { echo "nothing was flipped" >&2; exit 1; }
 cat forged >proof/records.ndjson
-try 6 tipstaff verify ./proof
+try 6 "tipstaff verify ./proof" '/^integrity/,$ !d; s/^\(.\{100\}\).*/\1…/'
 
-say "7. Coding CLIs at work: a change is planned, made, reviewed, repaired and accepted, in a worktree of git."
-say "The worker is scripted too. One line of tipstaff.yaml makes it Claude Code, Codex, Gemini CLI or opencode."
-try 0 ./deliver.sh repository
+scene "coding CLIs plan, make, review and repair a change, and you say what becomes of it"
+say "The worker is scripted, too. One line of tipstaff.yaml makes it a real one: make demo-claude."
+try 0 "./deliver.sh repository"
 cd repository
-try 4 tipstaff run deliver.yaml --text "greet.sh NAME greets by name." --unattended
-say "Tests have passed and the reviewer is content. What becomes of it is yours to say."
-try 0 tipstaff show @ --diff
-try 0 tipstaff decide @ 'delivery#1' approve --note "as I wanted it"
-try 0 tipstaff resume @ --unattended
-try 0 git log --branches --oneline
-try 0 tipstaff verify @
+try 4 'tipstaff run deliver.yaml --text "greet.sh NAME greets by name." --unattended' '/  route  \|^deliver  ch\|asks:/!d; s/ What becomes of it?//'
+try 0 "tipstaff show @ --diff" '/^[-+]/!d; /^---/d'
+try 0 "tipstaff decide @ delivery#1 approve --note 'as I wanted it'" '1!d'
+try 0 "tipstaff resume @ --unattended" '/^run \{4\}/,$ d; /resumed/d'
+try 0 "git log --branches --oneline"
 
-say "8. The same in a browser: what waits for you, what runs do, what they cost, and the proof."
-printf '\n$ tipstaff serve &\n'
+scene "the page: what waits for you, what runs do, what they cost, and the proof"
+printf '$ tipstaff serve &\n'
 tipstaff serve --addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0 >serve.log 2>&1 &
 pid=$!
-until grep -q '^http ' serve.log; do
-	kill -0 "$pid" 2>/dev/null || { cat serve.log >&2; exit 1; }
-	sleep 0.05
-done
+wait_for serve.log '^http '
 address=$(sed -n 's/^http \([^ ]*\).*/\1/p' serve.log)
-run=$(tipstaff show @ --json | grep -o '"run_id": *"[0-9A-Z]*"' | head -n 1 | cut -d '"' -f 4)
-try 0 tipstaff serve --link --addr "$address"
-say "That link signs you in, once. This run is then at http://$address/ui/runs/$run"
-if [ -n "$attended" ]; then
-	say "Press Enter when you have seen it."
+if [ "$attended" ]; then
+	try 0 "tipstaff serve --link --addr $address"
+	say "Open that link: it signs you in, once. The page ends with this demo. Press Enter when you have seen it."
 	read -r _ || true
 fi
 kill "$pid"
 wait "$pid" 2>/dev/null || true
 pid=
-cd ..
-
-say "Done. Nothing of this is left behind. In a workspace of your own, tipstaff serve shows the page at http://127.0.0.1:8080/ui/"
+say "Nothing of this is left behind. In a folder of your own: tipstaff init, tipstaff serve, and open"
+say "http://127.0.0.1:8080/ui/"
