@@ -50,7 +50,7 @@ fi
 if concerned 'SDKs of vendors' '^(provider|test/referee)/'; then
 	make test-vendor
 fi
-if concerned 'coding CLIs' '^(worker|process|test/clis)/|^delivery/[^/]*\.go$|^cmd/tipstaff/(worker|performer)[a-z_]*\.go$|^scripts/clis\.sh$'; then
+if concerned 'coding CLIs' '^(worker|process|test/clis)/|^delivery/[^/]*\.go$|^cmd/tipstaff/(worker|performer)[a-z_]*\.go$|^scripts/clis\.sh$|^examples/demo-cli\.sh$'; then
 	scripts/clis.sh --or-skip
 	if [ "$(cat .cache/clis/there)" ]; then make test-clis; fi
 fi
