@@ -229,6 +229,7 @@ Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
 		newRun(a), newDo(a), newChat(a), newLs(a), newShow(a), newEvents(a), newWatch(a), newDecide(a), newResume(a), newTask(a),
 		newCancel(a), newFork(a), newVerify(a), newReplay(a), newExport(a), newMemory(a), newSkills(a), newTools(a), newWorkers(a), newSessions(a), newClassify(a), newServe(a), newMCP(a), newE2E(a), newInit(a), newTrust(a), newDoctor(a), newBackup(a), newStore(a), newVersion(a), newExec(a),
 	)
+	root.SetHelpCommand(newHelp())
 	root.InitDefaultCompletionCmd()
 	a.prepare(root)
 	return root

@@ -76,7 +76,7 @@ command, the text is printed and the exit code is 3.`,
 func (o *mcpOptions) check(cmd *cobra.Command) error {
 	switch {
 	case cmd.Flags().Changed("config") && !slices.Contains(mcpClientNames(), o.config):
-		return &usageError{message: fmt.Sprintf("--config %s is not a client that is known", tipstaff.ShellWord(o.config)), hint: "it is one of " + strings.Join(mcpClientNames(), ", ")}
+		return &usageError{message: fmt.Sprintf("--config %s is not a client that is known%s", tipstaff.ShellWord(o.config), tipstaff.DidYouMean(o.config, mcpClientNames())), hint: "it is one of " + strings.Join(mcpClientNames(), ", ")}
 	case o.Decide && o.ReadOnly:
 		return &usageError{message: "--decide and --read-only exclude each other: a decision changes a run"}
 	case o.Decide && o.config != "":

@@ -3,10 +3,13 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -186,7 +189,7 @@ func (a *app) read(name string) ([]byte, error) {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, &usageError{message: err.Error()}
+			return nil, unreadable(name, err)
 		}
 		defer f.Close()
 		r = f
@@ -194,11 +197,35 @@ func (a *app) read(name string) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
 	switch {
 	case err != nil:
-		return nil, &usageError{message: err.Error()}
+		return nil, unreadable(name, err)
 	case len(b) > maxDocument:
 		return nil, &usageError{message: fmt.Sprintf("%s is larger than %d MiB", name, maxDocument>>20)}
 	}
 	return b, nil
+}
+
+// unreadable says why a file cannot be read and, of one that is not there, which was perhaps
+// meant.
+func unreadable(name string, err error) error {
+	var path *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &usageError{message: "there is no file " + clean(name) + tipstaff.DidYouMean(filepath.Base(name), namesIn(filepath.Dir(name)))}
+	case errors.As(err, &path):
+		err = path.Err
+	}
+	return &usageError{message: fmt.Sprintf("%s cannot be read: %v", clean(name), err)}
+}
+
+// namesIn are names of a folder, of a large one some.
+func namesIn(dir string) []string {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(1000) // without them there is nothing to propose
+	return names
 }
 
 // flagValue is what a flag gives: the text itself, what is in FILE of @FILE, or for -

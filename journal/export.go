@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -51,6 +52,10 @@ func Export(dir string, src Source) error {
 	}
 	partial := filepath.Join(filepath.Dir(dir), ".tipstaff-export-"+rand.Text())
 	if err := os.Mkdir(partial, 0o700); err != nil {
+		var path *fs.PathError
+		if errors.As(err, &path) {
+			err = path.Err // the name was ours for a moment
+		}
 		return fmt.Errorf("%s cannot be made: %w", dir, err)
 	}
 	x := exporter{dir: partial, src: src, blobs: newBlobUses()}

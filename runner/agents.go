@@ -63,7 +63,7 @@ func agentTrouble(m *workspace.Manifest, name string) plan.Trouble {
 	if len(names) == 0 {
 		message += ": tipstaff.yaml declares no models and agents"
 	} else {
-		message += ": tipstaff.yaml has " + strings.Join(names, ", ")
+		message += ": tipstaff.yaml has " + strings.Join(names, ", ") + tipstaff.DidYouMean(name, names)
 	}
 	return plan.Trouble{Code: "agent_unknown", Message: message}
 }

@@ -78,7 +78,7 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 		if row, ok, err = findGate(tx.Gates, req.Gate); err != nil {
 			return nil, err
 		} else if !ok {
-			return nil, tipstaff.Errorf(tipstaff.GateNotFound, "run %s has no gate %q", run, req.Gate).
+			return nil, tipstaff.Errorf(tipstaff.GateNotFound, "run %s has no gate %q%s", run, req.Gate, likeOpenGate(tx, req.Gate)).
 				WithCommand("`tipstaff show %s` lists its open gates", run)
 		}
 		replayed, refusal = false, nil
@@ -193,6 +193,19 @@ func findGate(gates func(open bool) ([]flow.GateRow, error), name string) (found
 	return found, ok, nil
 }
 
+// likeOpenGate asks about the open gate that was perhaps meant.
+func likeOpenGate(tx flow.Tx, name string) string {
+	open, err := tx.Gates(true)
+	if err != nil {
+		return ""
+	}
+	keys := make([]string, len(open))
+	for i, g := range open {
+		keys[i] = g.Key
+	}
+	return tipstaff.DidYouMean(name, keys)
+}
+
 // again compares a decision with the one that is stored.
 func again(row flow.GateRow, req tipstaff.DecideRequest) error {
 	switch row.Via {
@@ -221,7 +234,7 @@ func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, re
 	g := gateOf(row)
 	g.Now = known.now
 	if !slices.Contains(g.Actions, req.Action) {
-		return nil, tipstaff.Errorf(tipstaff.ActionNotOffered, "gate %s does not offer %q", g.Key, req.Action).
+		return nil, tipstaff.Errorf(tipstaff.ActionNotOffered, "gate %s does not offer %q%s", g.Key, req.Action, tipstaff.DidYouMean(req.Action, g.Actions)).
 			WithHint("it offers: %s", strings.Join(g.Actions, ", "))
 	}
 	if b := tipstaff.BlockedAt(g, req.Action); b != nil {

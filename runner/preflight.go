@@ -201,7 +201,7 @@ func adviceFor(t tipstaff.RefusedTool) string {
 	case tool.CodePackageChanged:
 		return "find out who changed the package; if it is as it should be, correct package_digest in tipstaff.yaml or accept it with " + pin
 	case tool.CodeEnvMissing:
-		return "set the variable, then run the command again"
+		return "set the variable as it says, then run the command again"
 	case tool.CodeInvalidArguments, tool.CodeNumberUnsafe:
 		return fmt.Sprintf("`tipstaff tools describe %s` shows what the tool takes", t.URI)
 	case tool.CodeEffectDenied:

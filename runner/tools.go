@@ -111,8 +111,8 @@ func (t toolbox) Live(ctx context.Context, servers []string) ([]tipstaff.ToolInf
 // declares refuses a server that the manifest does not declare.
 func (d *catalog) declares(server string) error {
 	if _, ok := d.manifest.Server(server); !ok {
-		return tipstaff.Errorf(tipstaff.InvalidArgument, "the manifest declares no server %q%s", server, tipstaff.Suggest(server, slices.Sorted(maps.Keys(d.manifest.Servers)))).
-			WithHint("servers of tipstaff.yaml needs its command or its url; its tools can be added later")
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "%s", d.manifest.Undeclared(server, "")).
+			WithHint("declare it under servers in tipstaff.yaml, with its command or its url; its tools can be added later")
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func (d *catalog) find(name string) (tipstaff.ToolURI, error) {
 		u = tipstaff.ToolURI{Server: server, Tool: rest}
 	}
 	if _, ok := d.manifest.Tool(u.Server, u.Tool); !ok {
-		return u, tipstaff.Errorf(tipstaff.InvalidArgument, "the manifest declares no tool %q of a server %q", u.Tool, u.Server).
+		return u, tipstaff.Errorf(tipstaff.InvalidArgument, "%s", d.manifest.Undeclared(u.Server, u.Tool)).
 			WithCommand("`tipstaff tools list` shows what is declared")
 	}
 	return u, nil

@@ -191,7 +191,7 @@ func (g *Gate) declared(uri string) (tipstaff.ToolURI, *flow.Error) {
 // known is check 2.
 func (g *Gate) known(u tipstaff.ToolURI) (*Definition, *flow.Error) {
 	if _, ok := g.Manifest.Tool(u.Server, u.Tool); !ok {
-		return nil, refusal(CodeUnknown, nil, "the manifest declares no tool %q of a server %q", u.Tool, u.Server)
+		return nil, refusal(CodeUnknown, nil, "%s", g.Manifest.Undeclared(u.Server, u.Tool))
 	}
 	return g.Tools.find(u)
 }

@@ -131,10 +131,18 @@ func (r *Registry) Definitions() []*Definition {
 	return list
 }
 
+// names are those of the servers.
+func (r *Registry) names() []string {
+	if r == nil {
+		return nil
+	}
+	return sortedKeys(r.servers)
+}
+
 // find is the tool whatever its pin.
 func (r *Registry) find(u tipstaff.ToolURI) (*Definition, *flow.Error) {
 	if r == nil || r.servers[u.Server] == nil {
-		return nil, refusal(CodeUnknown, nil, "server %q is not declared in the manifest", u.Server)
+		return nil, refusal(CodeUnknown, nil, "server %q is not declared in the manifest%s", u.Server, tipstaff.Suggest(u.Server, r.names()))
 	}
 	c := r.servers[u.Server]
 	if c.fault != "" {

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
+	"os"
 	"strconv"
 	"time"
 
@@ -99,7 +102,7 @@ func openMCP(ctx context.Context, dial func(context.Context, *wire) (mcp.Transpo
 	client.AddSendingMiddleware((&greeting{ctx: ctx}).send)
 	if c.sdk, err = client.Connect(ctx, &tap{Transport: t, wire: c.wire}, &mcp.ClientSessionOptions{ProtocolVersion: version}); err != nil {
 		c.wire.close()
-		return nil, r.Error(c.wire.why(err))
+		return nil, r.Error(unreached(c.wire.why(err)))
 	}
 	go func() {
 		_ = c.sdk.Wait() // why it ended does not matter: what is in flight fails by itself
@@ -107,6 +110,25 @@ func openMCP(ctx context.Context, dial func(context.Context, *wire) (mcp.Transpo
 	}()
 	go c.watchHealth()
 	return c, nil
+}
+
+// unreached says plainly that a server was not reached: an error of HTTP names each layer that
+// it came through.
+func unreached(err error) error {
+	var request *url.Error
+	if !errors.As(err, &request) {
+		return err
+	}
+	reason := request.Err
+	var dial *net.OpError
+	if errors.As(reason, &dial) {
+		reason = dial.Err
+	}
+	var call *os.SyscallError
+	if errors.As(reason, &call) {
+		reason = call.Err
+	}
+	return fmt.Errorf("%s does not answer: %w", request.URL, reason)
 }
 
 func (c *mcpSession) ended() error {

@@ -208,7 +208,7 @@ func (m *Manifest) checkAgents(f *document.Fields) {
 			v := f.Value.Find("agents", name, "tools", strconv.Itoa(i))
 			if server, all := AllTools(uri); all {
 				if _, ok := m.Servers[server]; !ok {
-					f.Problems.Add(CodeTool, v.At, index("agents."+name+".tools", i), "the manifest declares no server %s%s", tipstaff.Quote(server, 100), tipstaff.Suggest(server, sortedKeys(m.Servers)))
+					f.Problems.Add(CodeTool, v.At, index("agents."+name+".tools", i), "%s", m.Undeclared(server, ""))
 				}
 				continue
 			}
@@ -216,7 +216,7 @@ func (m *Manifest) checkAgents(f *document.Fields) {
 			if _, declared := m.Tool(u.Server, u.Tool); declared || err != nil {
 				continue
 			}
-			f.Problems.Add(CodeTool, v.At, index("agents."+name+".tools", i), "the manifest declares no tool %q of a server %q", u.Tool, u.Server)
+			f.Problems.Add(CodeTool, v.At, index("agents."+name+".tools", i), "%s", m.Undeclared(u.Server, u.Tool))
 		}
 	}
 }

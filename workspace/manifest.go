@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -92,6 +93,16 @@ func (m *Manifest) orNone() *Manifest {
 func (m *Manifest) Server(name string) (Server, bool) {
 	s, ok := m.orNone().Servers[name]
 	return s, ok
+}
+
+// Undeclared says of a tool that it, or its server, is not declared, and which was perhaps
+// meant.
+func (m *Manifest) Undeclared(server, tool string) string {
+	s, ok := m.Server(server)
+	if !ok {
+		return fmt.Sprintf("the manifest declares no server %s%s", tipstaff.Quote(server, 100), tipstaff.Suggest(server, sortedKeys(m.orNone().Servers)))
+	}
+	return fmt.Sprintf("the manifest declares no tool %s of server %s%s", tipstaff.Quote(tool, 100), server, tipstaff.Suggest(tool, sortedKeys(s.Tools)))
 }
 
 // Tool is the configuration of a declared tool, its timeout and size resolved:

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -215,7 +216,11 @@ func (s *session) pageHost(addr net.Addr) (name []string) {
 func bind(flag, addr string) (net.Listener, string, error) {
 	l, err := listen(addr)
 	if err != nil {
-		return nil, "", &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: err.Error(), Err: err, Command: "is another daemon running? " + flag + " names another address"}
+		hint := flag + " takes HOST:PORT, as in 127.0.0.1:8080"
+		if errors.Is(err, syscall.EADDRINUSE) {
+			hint = "is another daemon running? " + flag + " names another address"
+		}
+		return nil, "", &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: err.Error(), Err: err, Command: hint}
 	}
 	if l.Addr().Network() == "unix" {
 		return l, "unix:" + l.Addr().String(), nil

@@ -37,7 +37,7 @@ func starter(ctx context.Context, o cli.StarterOptions) (cli.Starter, error) {
 		start.Server = &ws.StarterServer{Name: made.Server, Command: o.Server}
 	}
 	if o.Worker != "" && !slices.Contains(worker.Types(), o.Worker) {
-		return cli.Starter{}, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is no type of worker", tipstaff.Quote(o.Worker, 80)).
+		return cli.Starter{}, tipstaff.Errorf(tipstaff.InvalidArgument, "there is no type of worker %s%s", tipstaff.Quote(o.Worker, 80), tipstaff.DidYouMean(o.Worker, worker.Types())).
 			WithHint("types are %s", strings.Join(worker.Types(), ", "))
 	}
 	var err error
