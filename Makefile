@@ -22,7 +22,7 @@ MORE  = $(if $(RACING),$(GO) test $(RACE),$(PLAIN))
 # It runs the tests in parts (test/suite/part.go), says where it is, and ends with a table.
 SUITE = CGO_ENABLED=0 $(GO) run -trimpath ./test/suite
 
-.PHONY: build demo demo-claude demo-codex demo-gemini demo-opencode generate test part test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale test-engine test-versions deploy-lint shots test-python test-projects test-vendor test-schema check bench bench-against fuzz soak mutate plant clean
+.PHONY: build demo demo-claude demo-codex demo-gemini demo-opencode generate test part test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale test-engine test-versions deploy-lint picture shots test-python test-projects test-vendor test-schema check bench bench-against fuzz soak mutate plant clean
 
 build: ## a static bin/tipstaff
 	@VERSION='$(VERSION)' scripts/build.sh bin/ ./cmd/tipstaff $(BESIDE)
@@ -95,6 +95,11 @@ deploy-lint: ## the files in deploy, by linters of others
 test-engine: build ## runs that Temporal schedules, with a server of its own; it takes minutes to compile
 	scripts/temporal.sh $(GO) test $(RACE) -count=1 -shuffle=on -timeout 15m ./temporal
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/postgres.sh scripts/temporal.sh env $(PLAIN) -count=1 -timeout 15m -run Engine ./cmd/tipstaff
+
+picture: build ## of README.md: a call of the real Claude Code that waits for an approval, in a browser, in both themes
+	@scripts/clis.sh
+	@scripts/web.sh
+	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_CLIS=1 TIPSTAFF_PICTURE=$(CURDIR)/docs/images $(MORE) -count=1 -run '^TestPicture$$' ./test/clis
 
 shots: build ## every page in both themes and two widths, as .cache/shots/*.png
 	@scripts/web.sh

@@ -98,6 +98,9 @@ func execute(t *testing.T, page string, blocks []block) {
 		t.Fatalf("%s: %v", page, err)
 	}
 	workspace := newWorkspace(t, side)
+	if err := os.WriteFile(filepath.Join(side, ".gitconfig"), []byte("[user]\nname = Ada\nemail = ada@example.com\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(side, "script"), script(t, steps, side), 0o644); err != nil {
 		t.Fatal(err)
 	}
