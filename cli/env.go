@@ -106,6 +106,7 @@ type StarterOptions struct {
 	Workspace string
 	Agent     bool     // an agent, also where no key of a vendor of models is set
 	Worker    string   // type of the worker that makes changes; "": a scripted one, in a repository
+	Python    bool     // stages that are functions of a Python program
 	Server    []string // the command of an MCP server; none: there is none
 }
 

@@ -16,8 +16,8 @@ import (
 
 type initOptions struct {
 	*app
-	agent, mcp bool
-	worker     string
+	agent, mcp, python bool
+	worker             string
 }
 
 func newInit(a *app) *cobra.Command {
@@ -37,6 +37,7 @@ trusted (tipstaff trust).`,
 		Example: `  tipstaff init
   tipstaff init ~/notes --agent
   tipstaff init --worker claude
+  tipstaff init --python
   tipstaff init --mcp -- uvx mcp-server-time`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			dir, command := args, []string(nil)
@@ -66,9 +67,13 @@ trusted (tipstaff trust).`,
 	}
 	cmd.Flags().BoolVar(&o.agent, "agent", false, "with an agent for `tipstaff chat`, also if no key of a vendor of models is set")
 	cmd.Flags().StringVar(&o.worker, "worker", "", "the coding CLI that makes changes: claude, codex, gemini, opencode, cursor, or scripted")
+	cmd.Flags().BoolVar(&o.python, "python", false, "with a pipeline whose stages are functions of a Python program")
 	cmd.Flags().BoolVar(&o.mcp, "mcp", false, "with the MCP server that the command behind -- starts")
 	return cmd
 }
+
+// pythonSource is where pip finds the Python package before it is released.
+const pythonSource = "git+https://github.com/tipstaff/tipstaff#subdirectory=python"
 
 // begun is what init has done.
 type begun struct {
@@ -88,7 +93,7 @@ func (o *initOptions) run(ctx context.Context, server []string) error {
 	if _, err := os.Lstat(manifest); err == nil {
 		return &usageError{message: manifest + " is there already: nothing was written", hint: "remove it first, or begin in another folder: tipstaff init DIR"}
 	}
-	start, err := o.env.Starter(ctx, StarterOptions{Workspace: dir, Agent: o.agent, Worker: o.worker, Server: server})
+	start, err := o.env.Starter(ctx, StarterOptions{Workspace: dir, Agent: o.agent, Worker: o.worker, Python: o.python, Server: server})
 	if err != nil {
 		return err
 	}
@@ -134,6 +139,9 @@ func (o *initOptions) commands(start Starter) []string {
 	}
 	if o.agent {
 		all = append(all, o.invocation("chat"))
+	}
+	if o.python {
+		all = append(all, o.invocation("run", o.beside("headline.yaml"), "--host", "python3 "+o.beside("agents.py"), "--text", "It was a dark and stormy night"))
 	}
 	if start.Worker != "" && !start.Unborn && o.worker != "" {
 		all = append(all, o.deliver())
@@ -182,6 +190,9 @@ func (o *initOptions) tell(start Starter, done begun) {
 		say("%s is not on PATH: install it first; `tipstaff workers check` says more", o.worker)
 	case start.Worker == "":
 		say("this is no git repository: coding CLIs deliver their changes from one")
+	}
+	if o.python {
+		say("agents.py needs the package tipstaff: pip install tipstaff, before its first release pip install %q", pythonSource)
 	}
 	fmt.Fprintln(o.out, "next:")
 	for _, line := range done.Next {

@@ -310,7 +310,7 @@ func TestRunRefusesBadInvocations(t *testing.T) {
 	for message, args := range map[string][]string{
 		"tipstaff run needs FILE":                 {"run"},
 		`tipstaff run takes no argument "b.yaml"`: {"run", plan, "b.yaml"},
-		"there is no file":                            {"run", filepath.Join(t.TempDir(), "none.yaml")},
+		"there is no file":                        {"run", filepath.Join(t.TempDir(), "none.yaml")},
 		`--input "x" has no name and value`:       {"run", plan, "--input", "x"},
 		`--input "=x" has no name and value`:      {"run", plan, "--input", "=x"},
 		`--input "a=\xff" is not UTF-8`:           {"run", plan, "--input", "a=\xff"},

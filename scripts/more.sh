@@ -36,7 +36,7 @@ fi
 if concerned 'real projects with set-ups' '^delivery/[^/]*\.go$|^runner/files\.go$'; then
 	make test-projects
 fi
-if concerned 'the Python package' '^python/|^pb/.*\.proto$|^rpc/|^scripts/python\.sh$'; then
+if concerned 'the Python package' '^python/|^workspace/starter/agents\.py$|^pb/.*\.proto$|^rpc/|^scripts/python\.sh$'; then
 	make build
 	scripts/python.sh test --or-skip
 fi

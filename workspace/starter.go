@@ -16,6 +16,8 @@ type Start struct {
 	// Worker is the type of the worker that makes changes, Scripted for one without a model;
 	// "": there is no repository in which they could be made.
 	Worker string
+	// Python adds a pipeline whose stages are functions of a Python program.
+	Python bool
 	// Server is an MCP server; nil: the manifest shows one in a comment.
 	Server *StarterServer
 }
@@ -54,6 +56,9 @@ func (s Start) Files() []StarterFile {
 	}
 	if s.Worker == Scripted {
 		names = append(names, "worker.yaml")
+	}
+	if s.Python {
+		names = append(names, "headline.yaml", "agents.py")
 	}
 	files := []StarterFile{{"tipstaff.yaml", s.manifest()}}
 	for _, name := range names {

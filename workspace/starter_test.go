@@ -26,6 +26,7 @@ func TestStarter(t *testing.T) {
 			[]string{"tipstaff.yaml", "hello.yaml", "deliver.yaml", "worker.yaml"}, "", "scripted", nil},
 		"a coding CLI": {workspace.Start{Worker: "claude"}, []string{"tipstaff.yaml", "hello.yaml", "deliver.yaml"}, "", "claude", nil},
 		"keys":         {workspace.Start{Models: []workspace.StarterModel{own, example}}, []string{"tipstaff.yaml", "hello.yaml"}, "openai", "", nil},
+		"Python":       {workspace.Start{Python: true}, []string{"tipstaff.yaml", "hello.yaml", "headline.yaml", "agents.py"}, "", "", nil},
 		"a server": {workspace.Start{Server: &workspace.StarterServer{Name: "odd", Command: []string{"a b", `say "hi"`, "#1", "$HOME", "ä: {"}}},
 			[]string{"tipstaff.yaml", "hello.yaml"}, "", "", []string{"a b", `say "hi"`, "#1", "$HOME", "ä: {"}},
 	} {

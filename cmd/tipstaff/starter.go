@@ -24,7 +24,7 @@ import (
 // starter is what `tipstaff init` writes. It starts git alone.
 func starter(ctx context.Context, o cli.StarterOptions) (cli.Starter, error) {
 	first := provider.Vendors()[0]
-	start := ws.Start{Models: keyedModels(), Example: ws.StarterModel{Provider: first.Provider, Model: first.Model, Key: first.Keys[0]}}
+	start := ws.Start{Python: o.Python, Models: keyedModels(), Example: ws.StarterModel{Provider: first.Provider, Model: first.Model, Key: first.Keys[0]}}
 	made := cli.Starter{Key: start.Example.Key, Missing: len(start.Models) == 0, Workers: worker.Installed(exec.LookPath)}
 	if o.Agent && made.Missing {
 		start.Models = []ws.StarterModel{start.Example}

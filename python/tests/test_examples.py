@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import tipstaff
-from tests.conftest import PATIENCE, REPOSITORY, HostProcess, Server
+from tests.conftest import BINARY, PATIENCE, REPOSITORY, HostProcess, Server
 from tipstaff import Client
 
 EXAMPLES = REPOSITORY / "examples" / "python"
@@ -64,3 +66,16 @@ def test_the_example_asks_where_there_is_nothing_to_do(server: Server) -> None:
         code, printed = run(server, str(EXAMPLES / "client.py"), "")
     assert code == 1
     assert "perception asks: Of what text do you want a headline?" in printed
+
+
+def test_what_init_writes_runs(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(tipstaff.__file__).parents[1]), "HOME": str(tmp_path)}
+
+    def command(*words: str) -> str:
+        ran = subprocess.run([BINARY, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    [line] = re.findall(r"^  tipstaff (run headline\.yaml .*)$", command("init", "--python"), re.MULTILINE)
+    printed = command(*(word.replace("python3", sys.executable) for word in shlex.split(line)))
+    assert '"headline":"It was a dark"' in printed
