@@ -40,7 +40,7 @@ func (w scriptedWorker) tools(ctx context.Context, answers *file.Script) (*worke
 	if err != nil {
 		return nil, err
 	}
-	client := mcp.NewClient(&mcp.Implementation{Name: "tipstaff-worker-agent", Version: version}, nil)
+	client := mcp.NewClient(&mcp.Implementation{Name: "tipstaff-worker-agent", Version: build.Version}, nil)
 	session, err := client.Connect(ctx, &mcp.IOTransport{Reader: conn, Writer: conn}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("the channel does not speak MCP: %w", err)
@@ -81,7 +81,7 @@ func (t *workerTools) list(ctx context.Context) error {
 }
 
 func (t *workerTools) offer(server, name, version string, raw json.RawMessage) {
-	t.catalog.Tools = append(t.catalog.Tools, agent.Tool{URI: "mcp://" + server + "/" + name + "@" + version, Server: server, Name: name, Version: version, Raw: raw})
+	t.catalog.Tools = append(t.catalog.Tools, agent.Tool{URI: "mcp://" + server + "/" + name + "@" + version, Server: server, Name: name, Version: build.Version, Raw: raw})
 }
 
 func (t *workerTools) Catalog(context.Context) (*agent.Catalog, error) { return &t.catalog, nil }
