@@ -8,6 +8,9 @@ base=$(mktemp -d)
 trap 'rm -rf "$base"' EXIT
 failed=0
 
+# Whatever key it has been given: the releases here are signed with others.
+awk "/^key='/ { print \"key=''\"; skip = !/^key='.*'\$/; next } skip { if (/'\$/) skip = 0; next } { print }" "$here/install.sh" >"$base/install.sh"
+
 # begin NAME starts a case, in a folder and with a home of its own.
 begin() {
 	name=$1
@@ -21,7 +24,7 @@ begin() {
 install() {
 	code=0
 	# shellcheck disable=SC2086
-	env -i HOME="$at/home" TMPDIR="$at/tmp" PATH="$path" SHELL=/bin/sh RELEASE="$release" LOG="$at/log" $shell "$here/install.sh" "$@" >"$at/out" 2>"$at/err" || code=$?
+	env -i HOME="$at/home" TMPDIR="$at/tmp" PATH="$path" SHELL=/bin/sh RELEASE="$release" LOG="$at/log" $shell "$base/install.sh" "$@" >"$at/out" 2>"$at/err" || code=$?
 }
 
 wrong() {
@@ -344,7 +347,7 @@ $download"
 	for flag in --dir --version --from --key --help TIPSTAFF_DIR TIPSTAFF_VERSION TIPSTAFF_FROM TIPSTAFF_KEY; do says "$flag"; done
 
 	begin 'half of the script'
-	head -c 6000 "$here/install.sh" >"$at/half"
+	head -c 6000 "$base/install.sh" >"$at/half"
 	code=0
 	# shellcheck disable=SC2086
 	env -i HOME="$at/home" PATH="$tools" $shell "$at/half" --from "$release" >"$at/out" 2>"$at/err" || code=$?
