@@ -56,7 +56,7 @@ snapshot_in() {
 	git clone --quiet --no-hardlinks . "$1"
 	(
 		cd "$1"
-		"$goreleaser" check --quiet
+		"$goreleaser" check
 		TIPSTAFF_RELEASE_KEY=$key "$goreleaser" release --snapshot --clean --parallelism 1
 	)
 }
@@ -169,7 +169,7 @@ pages)
 	mkdir -p "$cache/pages/completions"
 	rm -rf "$cache/pages/man"
 	bin=$cache/pages/tipstaff
-	CGO_ENABLED=0 "$go" build -trimpath -buildvcs=true -ldflags "-s -w -X main.version=${VERSION:?}" -o "$bin" ./cmd/tipstaff
+	CGO_ENABLED=0 "$go" build -trimpath -buildvcs=true -ldflags "-s -w -X main.version=${2:?the version}" -o "$bin" ./cmd/tipstaff
 	"$bin" completion bash >"$cache/pages/completions/tipstaff.bash"
 	"$bin" completion zsh >"$cache/pages/completions/_tipstaff"
 	"$bin" completion fish >"$cache/pages/completions/tipstaff.fish"
