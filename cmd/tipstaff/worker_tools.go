@@ -81,7 +81,7 @@ func (t *workerTools) list(ctx context.Context) error {
 }
 
 func (t *workerTools) offer(server, name, version string, raw json.RawMessage) {
-	t.catalog.Tools = append(t.catalog.Tools, agent.Tool{URI: "mcp://" + server + "/" + name + "@" + version, Server: server, Name: name, Version: build.Version, Raw: raw})
+	t.catalog.Tools = append(t.catalog.Tools, agent.Tool{URI: "mcp://" + server + "/" + name + "@" + version, Server: server, Name: name, Version: version, Raw: raw})
 }
 
 func (t *workerTools) Catalog(context.Context) (*agent.Catalog, error) { return &t.catalog, nil }
