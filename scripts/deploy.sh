@@ -19,7 +19,7 @@ if [ "$(cat "$cache/installed" 2>/dev/null)" != "${python[*]} $kube_score $compo
 fi
 
 cd deploy
-"$cache/python/bin/yamllint" --strict -c .yamllint ./*.yaml
+"$cache/python/bin/yamllint" --strict -c .yamllint ./*.yaml ../.goreleaser.yaml
 "$cache/python/bin/hadolint" Dockerfile
 "$cache/bin/compose" -no-interpolation compose.yaml >/dev/null
 "$cache/python/bin/kubernetes-validate" --strict --quiet kubernetes.yaml
