@@ -22,7 +22,7 @@ MORE  = $(if $(RACING),$(GO) test $(RACE),$(PLAIN))
 # It runs the tests in parts (test/suite/part.go), says where it is, and ends with a table.
 SUITE = CGO_ENABLED=0 $(GO) run -trimpath ./test/suite
 
-.PHONY: build demo demo-claude demo-codex demo-gemini demo-opencode generate test part test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale test-engine test-versions deploy-lint picture shots test-python test-projects test-vendor test-schema check bench bench-against fuzz soak mutate plant clean
+.PHONY: build demo demo-claude demo-codex demo-gemini demo-opencode generate test part test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-web test-scale test-engine test-versions release-snapshot deploy-lint picture shots test-python test-projects test-vendor test-schema check bench bench-against fuzz soak mutate plant clean
 
 build: ## a static bin/tipstaff
 	@VERSION='$(VERSION)' scripts/build.sh bin/ ./cmd/tipstaff $(BESIDE)
@@ -50,7 +50,7 @@ test-changed: ## of what make test leaves out, what concerns the files that chan
 	@scripts/fuzz.sh --changed
 	@scripts/more.sh --changed
 
-test-more: ## figures of the release, a Mac, 32 bits, gRPC clients of others, a network that fails, SDKs of vendors, coding CLIs, the control plane, the schema of tasks
+test-more: ## figures of the release, a Mac, 32 bits, gRPC clients of others, a network that fails, SDKs of vendors, coding CLIs, the control plane, the schema of tasks, a release
 	@scripts/more.sh
 
 test-mcp: ## real MCP servers from npm, and the protocol's conformance suite
@@ -88,6 +88,9 @@ test-scale: build ## the store over Postgres, with payloads in an S3 bucket, wit
 
 test-versions: build ## this version and an earlier one on one store, under kills and a migration
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff scripts/versions.sh scripts/postgres.sh --or-skip env $(PLAIN) -count=1 -timeout 20m -run '^TestVersions' ./cmd/tipstaff
+
+release-snapshot: ## what a release of this commit would be: archives, sums, a signature, bills of materials; made twice, and tried
+	@scripts/release.sh snapshot
 
 deploy-lint: ## the files in deploy, by linters of others
 	@scripts/deploy.sh

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -73,6 +74,29 @@ func TestOtherSystems(t *testing.T) {
 	}
 	if ours < 20 {
 		t.Errorf("only %d packages of this module were looked at", ours)
+	}
+}
+
+// Whoever builds it for Windows reads one sentence, before anything is compiled.
+func TestWindowsIsToldInOneSentence(t *testing.T) {
+	build := exec.Command("go", "build", "-n", "./cmd/tipstaff")
+	build.Env = append(os.Environ(), "GOOS=windows", "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	if said := string(out); err == nil || strings.Count(said, "\n") != 1 || !strings.Contains(said, "windows.go:") || !strings.Contains(said, "does not run on Windows") || !strings.Contains(said, "WSL2") {
+		t.Errorf("%v:\n%s", err, said)
+	}
+}
+
+// go install …@latest refuses a module whose go.mod says more than what it needs.
+func TestTheModuleCanBeInstalled(t *testing.T) {
+	text, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if word, _, _ := strings.Cut(strings.TrimSpace(line), " "); word == "replace" || word == "exclude" {
+			t.Errorf("go.mod has %q: with it `go install github.com/tipstaff/tipstaff/cmd/tipstaff@latest` fails", strings.TrimSpace(line))
+		}
 	}
 }
 

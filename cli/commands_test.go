@@ -57,10 +57,24 @@ func TestUnknownCommandIsInvalid(t *testing.T) {
 func TestVersion(t *testing.T) {
 	b := newBench(t)
 	b.run(t, 0, "version")
-	equal(t, "stdout", b.out.String(), "tipstaff 1.2.3 abc go1.26\n")
+	equal(t, "stdout", b.out.String(), `version  1.2.3
+commit   abc
+date     2026-03-04T23:30:00Z
+go       go1.26
+system   linux/arm64
+formats  journal 1, rules 2, sqlite 3, postgres 4
+grpc     a.v1, b.v1
+http     5
+mcp      2026-02-02, 2026-01-01
+`)
 	b.out.Reset()
 	b.run(t, 0, "version", "--json")
-	equal(t, "stdout", b.out.String(), `{"version":"1.2.3","commit":"abc","go":"go1.26"}`+"\n")
+	equal(t, "stdout", b.out.String(), `{"version":"1.2.3","commit":"abc","date":"2026-03-04T23:30:00Z","go":"go1.26","os":"linux","arch":"arm64",`+
+		`"formats":{"journal":1,"rules":2,"sqlite":3,"postgres":4},"protocols":{"grpc":["a.v1","b.v1"],"http":"5","mcp":["2026-02-02","2026-01-01"]}}`+"\n")
+	b.out.Reset()
+	b.env.Version.Modified = true
+	b.run(t, 0, "version")
+	contains(t, "a build with changes", b.out.String(), "commit   abc, with changes\n")
 	if len(b.opened) != 0 {
 		t.Error("version opened the workspace")
 	}

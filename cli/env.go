@@ -164,9 +164,30 @@ type Session interface {
 
 // VersionInfo is what `tipstaff version` prints.
 type VersionInfo struct {
-	Version string `json:"version"`
-	Commit  string `json:"commit"`
-	Go      string `json:"go"`
+	Version   string    `json:"version"`
+	Commit    string    `json:"commit"`             // "": the build does not know
+	Date      string    `json:"date,omitempty"`     // of the commit, in RFC 3339
+	Modified  bool      `json:"modified,omitempty"` // files differed from the commit
+	Go        string    `json:"go"`
+	OS        string    `json:"os"`
+	Arch      string    `json:"arch"`
+	Formats   Formats   `json:"formats"`
+	Protocols Protocols `json:"protocols"`
+}
+
+// Formats are the newest that the binary writes. It reads all earlier ones.
+type Formats struct {
+	Journal  int `json:"journal"`  // of records
+	Rules    int `json:"rules"`    // under which runs are made, driven and verified
+	SQLite   int `json:"sqlite"`   // of the store in a folder
+	Postgres int `json:"postgres"` // of the store in a database
+}
+
+// Protocols are what servers of the binary speak.
+type Protocols struct {
+	GRPC []string `json:"grpc"` // packages
+	HTTP string   `json:"http"` // version of the API
+	MCP  []string `json:"mcp"`  // revisions
 }
 
 // SignalError is the cause with which cmd cancels the context of [Main] when a

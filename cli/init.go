@@ -65,7 +65,7 @@ trusted (tipstaff trust).`,
 			return o.run(cmd.Context(), command)
 		},
 	}
-	cmd.Flags().BoolVar(&o.agent, "agent", false, "with an agent for `tipstaff chat`, also if no key of a vendor of models is set")
+	cmd.Flags().BoolVar(&o.agent, "agent", false, "with an agent for tipstaff chat, also if no key of a vendor of models is set")
 	cmd.Flags().StringVar(&o.worker, "worker", "", "the coding CLI that makes changes: claude, codex, gemini, opencode, cursor, or scripted")
 	cmd.Flags().BoolVar(&o.python, "python", false, "with a pipeline whose stages are functions of a Python program")
 	cmd.Flags().BoolVar(&o.mcp, "mcp", false, "with the MCP server that the command behind -- starts")

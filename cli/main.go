@@ -211,7 +211,7 @@ Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 	}
-	root.Version = versionText(a.env.Version)
+	root.Version = versionLine(a.env.Version)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetIn(a.env.Stdin)
 	root.SetOut(a.out)
@@ -227,7 +227,7 @@ Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
 	_ = root.MarkPersistentFlagDirname("workspace") // fails only for a flag that is not there
 	root.AddCommand(
 		newRun(a), newDo(a), newChat(a), newLs(a), newShow(a), newEvents(a), newWatch(a), newDecide(a), newResume(a), newTask(a),
-		newCancel(a), newFork(a), newVerify(a), newReplay(a), newExport(a), newMemory(a), newSkills(a), newTools(a), newWorkers(a), newSessions(a), newClassify(a), newServe(a), newMCP(a), newE2E(a), newInit(a), newTrust(a), newDoctor(a), newBackup(a), newStore(a), newVersion(a), newExec(a),
+		newCancel(a), newFork(a), newVerify(a), newReplay(a), newExport(a), newMemory(a), newSkills(a), newTools(a), newWorkers(a), newSessions(a), newClassify(a), newServe(a), newMCP(a), newE2E(a), newInit(a), newTrust(a), newDoctor(a), newBackup(a), newStore(a), newMan(a), newVersion(a), newExec(a),
 	)
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultCompletionCmd()

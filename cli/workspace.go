@@ -274,17 +274,31 @@ the workspace. It holds the private keys: keep it as safe as the workspace.`,
 
 func newVersion(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: "  tipstaff version",
+		Use:   "version",
+		Short: "Print the version, the formats and the protocols",
+		Long: `Print which build this is, the newest formats that it writes, and the protocols that
+it speaks. It reads all earlier formats. tipstaff --version prints one line.`,
+		Example: `  tipstaff version
+  tipstaff version --json`,
 		RunE: func(*cobra.Command, []string) error {
 			v := a.env.Version
-			return a.print(v, func() { fmt.Fprintln(a.out, versionText(v)) })
+			return a.print(v, func() {
+				commit := v.Commit
+				if v.Modified {
+					commit += ", with changes"
+				}
+				a.printFields(
+					field{"version", v.Version}, field{"commit", commit}, field{"date", v.Date}, field{"go", v.Go}, field{"system", v.OS + "/" + v.Arch},
+					field{"formats", fmt.Sprintf("journal %d, rules %d, sqlite %d, postgres %d", v.Formats.Journal, v.Formats.Rules, v.Formats.SQLite, v.Formats.Postgres)},
+					field{"grpc", strings.Join(v.Protocols.GRPC, ", ")}, field{"http", v.Protocols.HTTP}, field{"mcp", strings.Join(v.Protocols.MCP, ", ")},
+				)
+			})
 		},
 	}
 }
 
-func versionText(v VersionInfo) string {
+// versionLine is what --version prints.
+func versionLine(v VersionInfo) string {
 	return tipstaff.Joined(" ", "tipstaff", v.Version, v.Commit, v.Go)
 }
 

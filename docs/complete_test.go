@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/cortex"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
@@ -272,6 +273,7 @@ func TestJSONMembersAreListed(t *testing.T) {
 		"## workers":  {tipstaff.WorkerInfo{}, tipstaff.WorkerRole{}, tipstaff.WorkerCheck{}},
 		"## store":    {tipstaff.StoreCopy{}},
 		"## classify": {tipstaff.Classification{}, tipstaff.Reason{}},
+		"## version":  {cli.VersionInfo{}, cli.Formats{}, cli.Protocols{}},
 	} {
 		text := section(t, "commands.md", heading)
 		for _, v := range types {

@@ -79,6 +79,8 @@ func TestDeployedCommandsAreReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.lines = append(d.lines, standard)
+	unit := regexp.MustCompile(`(?m)^ExecStart=\S+/tipstaff (.*)$`).FindStringSubmatch(readPage(t, "../deploy/tipstaff.service"))
+	d.lines = append(d.lines, strings.Fields(unit[1]))
 	for _, m := range regexp.MustCompile(`(?m)^ENV (\w+)=`).FindAllStringSubmatch(image, -1) {
 		d.variables = append(d.variables, m[1])
 	}

@@ -51,7 +51,7 @@ func New(o Options) *Server {
 		UnsubscribeHandler: s.unsubscribe,
 		// The catalogue stays as it is: nobody need listen for another.
 		Capabilities:              &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Prompts: &mcp.PromptCapabilities{}, Resources: &mcp.ResourceCapabilities{Subscribe: true}},
-		SupportedProtocolVersions: protocols(),
+		SupportedProtocolVersions: Protocols(),
 		SetCacheable: func(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
 			if _, reads := req.(*mcp.ReadResourceRequest); reads { // who may see a run differs
 				c.CacheScope = "private"
@@ -72,8 +72,8 @@ func New(o Options) *Server {
 // oldest is the first revision of the protocol that is spoken.
 const oldest = "2025-06-18"
 
-// protocols are the revisions that are spoken.
-func protocols() (spoken []string) {
+// Protocols are the revisions that are spoken, newest first.
+func Protocols() (spoken []string) {
 	for _, v := range mcp.SupportedProtocolVersions() {
 		if v >= oldest {
 			spoken = append(spoken, v)

@@ -207,6 +207,12 @@ func loadSchema() (list []string, err error) {
 	return list, err
 }
 
+// Format is the newest format of a database, to which one is brought when it is opened to write.
+func Format() int {
+	names, _ := fs.Glob(migrations, "migrations/*.sql") // fails only for a pattern that is malformed
+	return len(names)
+}
+
 // prepare makes the tables, or brings them to the newest format, with other processes
 // locked out.
 func (db *database) prepare(c *conn) error {

@@ -144,6 +144,9 @@ const (
 	rulesNow = rulesDelivered
 )
 
+// Rules are the newest that this version knows: runs are made under them.
+const Rules = rulesNow
+
 // openProgram reads the frozen program of a run: the revision that is in force.
 func openProgram(ctx context.Context, src source, run string) (program, error) {
 	return openProgramAt(ctx, src, run, 0)

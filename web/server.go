@@ -26,6 +26,9 @@ const (
 	closingTime = 5 * time.Second // for requests that end by themselves
 )
 
+// APIVersion is what the OpenAPI document says: it moves when a client would break.
+const APIVersion = "1"
+
 // Version is what the binary says of itself.
 type Version struct {
 	Version string `json:"version"`

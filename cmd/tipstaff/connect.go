@@ -41,7 +41,7 @@ func connect(_ context.Context, server, workspace string) (cli.Session, error) {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is not the address of a server: %v", server, err).WithHint("write HOST:PORT, grpcs://HOST:PORT for TLS, or unix:PATH")
 	}
 	near := socket || tipstaff.Loopback(host)
-	o := rpc.ClientOptions{Token: os.Getenv("TIPSTAFF_TOKEN"), Agent: "tipstaff/" + version}
+	o := rpc.ClientOptions{Token: os.Getenv("TIPSTAFF_TOKEN"), Agent: "tipstaff/" + build.Version}
 	switch {
 	case encrypted:
 		if o.TLS, err = clientTLS(); err != nil {

@@ -31,7 +31,7 @@ func (s *stop) mcp(ctx context.Context, o cli.MCPOptions, announce func(cli.List
 	opened, err := s.openControlled(ctx, o)
 	if e := (*tipstaff.Error)(nil); errors.As(err, &e) && o.HTTP == "" {
 		// Its tools say so: clients show that, and not why a server does not start.
-		return mcpserver.New(mcpserver.Options{Unresolved: e, Version: version, ReadOnly: o.ReadOnly, Decide: o.Decide, Log: log}).Stdio(ctx, os.Stdin, stdout)
+		return mcpserver.New(mcpserver.Options{Unresolved: e, Version: build.Version, ReadOnly: o.ReadOnly, Decide: o.Decide, Log: log}).Stdio(ctx, os.Stdin, stdout)
 	}
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (s *stop) serveMCP(ctx context.Context, opened *session, server *mcpserver.
 
 // controlPlane is the MCP server over the runs of a session. o says what is offered.
 func (s *session) controlPlane(log *slog.Logger, o mcpserver.Options) *mcpserver.Server {
-	o.Control, o.Version, o.Folders, o.Log = s.control(), version, []string{s.runner.Workspace}, log
+	o.Control, o.Version, o.Folders, o.Log = s.control(), build.Version, []string{s.runner.Workspace}, log
 	return mcpserver.New(o)
 }
 

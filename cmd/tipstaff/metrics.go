@@ -7,8 +7,7 @@ import (
 
 // site is the HTTP server of a session, with counters of what it, the runner and the store do.
 func (s *session) site(o web.Options) *web.Server {
-	v := versionInfo()
-	o.Version = web.Version{Version: v.Version, Commit: v.Commit, Go: v.Go}
+	o.Version = web.Version{Version: build.Version, Commit: build.Commit, Go: build.Go}
 	o.Load, o.Ready, o.Lacks, o.Untrusted = s.runner.Load, s.runner.Ready, s.runner.Lacks, s.runner.Untrusted
 	var site *web.Server
 	streams := []telemetry.Number{

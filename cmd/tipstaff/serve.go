@@ -87,7 +87,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if !o.NoPage {
 		name := opened.pageHost(pages.Addr())
 		seen.Hosts = append(slices.Clip(seen.Hosts), name...)
-		seen.Page = page.New(opened.control(), page.Options{Host: strings.Join(name, ""), Tokens: tokens, Version: version, Status: web.Status, Export: runner.Export, Log: log,
+		seen.Page = page.New(opened.control(), page.Options{Host: strings.Join(name, ""), Tokens: tokens, Version: build.Version, Status: web.Status, Export: runner.Export, Log: log,
 			Sessions: opened.runner.Sessions(), Daemon: opened.daemon(time.Now(), config.MaxDriving), Tools: opened.runner.Tools(), Memory: opened.Memory()})
 		told.Page = pageOf(seen.Page, &told, tokens)
 	}

@@ -9,8 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -41,21 +39,6 @@ import (
 
 // This file is the only place that names concrete choices: which store, which
 // servers, how processes are identified.
-
-// version is set when a release is built.
-var version = "dev"
-
-func versionInfo() cli.VersionInfo {
-	v := cli.VersionInfo{Version: version, Go: runtime.Version()}
-	if b, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range b.Settings {
-			if s.Key == "vcs.revision" {
-				v.Commit = s.Value
-			}
-		}
-	}
-	return v
-}
 
 // stop is how this process is told to stop: the first signal interrupts its
 // drives in good order, the second ends the grace they are given.
@@ -251,7 +234,7 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 	if err != nil {
 		return nil, err
 	}
-	opened := &session{telemetry: telemetry.New(version, os.Stderr)}
+	opened := &session{telemetry: telemetry.New(build.Version, os.Stderr)}
 	config = trusting(config)
 	config.Workspace, config.Skills, config.Policy = workspace, o.Skills, o.Policy
 	opened.member = supervisor.Membership()
@@ -416,7 +399,7 @@ func (s *session) repair(ctx context.Context) {
 // write, and does not wait for space.
 func openStore(dir string, o cli.OpenOptions, anchor func() (string, error)) (*sqlite.Store, error) {
 	opts := &sqlite.Options{UserKey: true}
-	opts.Anchor, opts.Alive, opts.Version = anchor, alive, version
+	opts.Anchor, opts.Alive, opts.Version = anchor, alive, build.Version
 	if o.ReadOnly {
 		opts.FullLimit = time.Nanosecond
 	}
@@ -469,7 +452,7 @@ const bucketLimit = 10 * time.Second
 // openDatabase opens a store that machines share. The folder has the keys.
 func openDatabase(ctx context.Context, o cli.OpenOptions, dir string, blobs bucket.Bucket, anchor func() (string, error)) (*postgres.Store, error) {
 	opts := &postgres.Options{Folder: dir, UserKey: true, Lives: supervisor.Alive, Bucket: blobs}
-	opts.Anchor, opts.Version = anchor, version
+	opts.Anchor, opts.Version = anchor, build.Version
 	store, err := postgres.Open(ctx, o.Store, opts)
 	if errors.Is(err, files.ErrExposed) && doesToRead(o, err) {
 		opts.ReadOnly, opts.UserKey = true, false

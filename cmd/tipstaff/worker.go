@@ -175,7 +175,7 @@ func newWorker(dir, name string, c ws.Worker) (*worker.CLI, error) {
 		}
 	}
 	return worker.New(worker.Config{Name: name, Type: c.Type, Command: command, Args: c.Args, Environ: codeIn(dir, nil).Environment(c.Starts(name)), Settings: c.Settings, Script: c.Script.Name,
-		Self: self, Version: version, Sandbox: os.Getenv("TIPSTAFF_SANDBOX"), Starter: process.Workers{}, Versions: versions(),
+		Self: self, Version: build.Version, Sandbox: os.Getenv("TIPSTAFF_SANDBOX"), Starter: process.Workers{}, Versions: versions(),
 		Accepts: func() error { return acceptedCode(dir, name, c) }})
 }
 

@@ -40,7 +40,7 @@ func (w scriptedWorker) tools(ctx context.Context, answers *file.Script) (*worke
 	if err != nil {
 		return nil, err
 	}
-	client := mcp.NewClient(&mcp.Implementation{Name: "tipstaff-worker-agent", Version: version}, nil)
+	client := mcp.NewClient(&mcp.Implementation{Name: "tipstaff-worker-agent", Version: build.Version}, nil)
 	session, err := client.Connect(ctx, &mcp.IOTransport{Reader: conn, Writer: conn}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("the channel does not speak MCP: %w", err)

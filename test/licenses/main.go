@@ -1,6 +1,9 @@
 // Command licenses checks that every module whose code is in the programs of this repository may
 // be distributed with them: it reads the licence files in the module cache. It prints a line for
 // each module that has none, or one that is not on the list.
+//
+// With -sbom FILE ARCHIVE PROGRAM it writes a bill of materials of the program in an archive of a
+// release, with the licences that it finds in the same way.
 package main
 
 import (
@@ -30,6 +33,13 @@ var excepted = map[string]string{
 }
 
 func main() {
+	if len(os.Args) == 5 && os.Args[1] == "-sbom" {
+		if err := writeSBOM(os.Args[2], os.Args[3], os.Args[4]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	modules, err := modules(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -61,9 +71,10 @@ func main() {
 }
 
 // modules returns the folders of the modules that packages are built from, but for their own.
-func modules(packages []string) (map[string]string, error) {
+// env is added to the environment of the go command.
+func modules(packages []string, env ...string) (map[string]string, error) {
 	c := exec.Command("go", append([]string{"list", "-deps", "-json=Module"}, packages...)...)
-	c.Stderr = os.Stderr
+	c.Env, c.Stderr = append(os.Environ(), env...), os.Stderr
 	out, err := c.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
@@ -95,24 +106,20 @@ var beside = regexp.MustCompile(`(?i)logo|3rd-?party|third-?party`)
 // refused says why the module in a folder may not be used, by the file that says so; of one
 // without a licence file the name is empty.
 func refused(dir string) map[string]string {
-	entries, err := os.ReadDir(dir)
+	files, err := licenceFiles(dir)
 	if err != nil {
 		return map[string]string{"": err.Error()}
 	}
-	seen, faults := false, map[string]string{}
-	for _, e := range entries {
-		if e.IsDir() || !named.MatchString(e.Name()) || beside.MatchString(e.Name()) {
-			continue
-		}
-		seen = true
-		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+	faults := map[string]string{}
+	for _, name := range files {
+		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
-			faults[e.Name()] = err.Error()
+			faults[name] = err.Error()
 		} else if why := refusedText(text); why != "" {
-			faults[e.Name()] = why
+			faults[name] = why
 		}
 	}
-	if !seen {
+	if len(files) == 0 {
 		faults[""] = "it has no licence file"
 	}
 	return faults
