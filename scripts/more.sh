@@ -85,7 +85,7 @@ if concerned 'runs that Temporal schedules' '^temporal/|^runner/pool\.go$|^cmd/t
 	make build
 	TIPSTAFF_BINARY=$PWD/bin/tipstaff scripts/temporal.sh --or-skip scripts/postgres.sh --or-skip "$GO" test -count=1 -timeout 15m -run Engine ./cmd/tipstaff
 fi
-if concerned 'a release' '^(\.goreleaser\.yaml|install\.sh|scripts/release\.sh|deploy/tipstaff\.service|go\.mod|test/licenses/.*|cmd/tipstaff/version\.go|cli/man\.go)$'; then
+if concerned 'a release' '^(\.goreleaser\.yaml|install\.sh|scripts/release\.sh|deploy/tipstaff\.service|test/licenses/.*|cmd/tipstaff/version\.go|cli/man\.go)$'; then
 	scripts/release.sh snapshot --or-skip
 fi
 if concerned 'the schema of tasks' '^(go\.mod$|schema/|task.*\.go$|worker/[^/]*\.go$|test/cue/)'; then
