@@ -483,7 +483,7 @@ func newBench(t *testing.T) *bench {
 			b.opened = append(b.opened, o)
 			return b, nil
 		},
-		Export:  func(context.Context, tipstaff.Service, tipstaff.ID, string) error { return nil },
+		Export: func(context.Context, tipstaff.Service, tipstaff.ID, string) error { return nil },
 		Version: VersionInfo{Version: "1.2.3", Commit: "abc", Date: "2026-03-04T23:30:00Z", Go: "go1.26", OS: "linux", Arch: "arm64",
 			Formats:   Formats{Journal: 1, Rules: 2, SQLite: 3, Postgres: 4},
 			Protocols: Protocols{GRPC: []string{"a.v1", "b.v1"}, HTTP: "5", MCP: []string{"2026-02-02", "2026-01-01"}}},
