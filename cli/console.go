@@ -15,9 +15,9 @@ type console struct {
 	out       io.Writer
 	screen    lineScreen
 	history   *lineHistory
-	words     []string       // that Tab completes
-	prompt    string         // of the person's own texts
-	interrupt func()         // Ctrl-C, wherever it is pressed
+	words     []string // that Tab completes
+	prompt    string   // of the person's own texts
+	interrupt func()   // Ctrl-C, wherever it is pressed
 	keys      *keyboard
 
 	mu      sync.Mutex

@@ -24,8 +24,8 @@ type prompter struct {
 	out  io.Writer
 	in   lineSource
 	size func() (width, height int) // of the terminal; nil: it does not scroll
-	away bool      // the run is at a server, and goes on without whoever is asked
-	view *follower // that steps aside while a question is open; nil: there is none
+	away bool                       // the run is at a server, and goes on without whoever is asked
+	view *follower                  // that steps aside while a question is open; nil: there is none
 	// whole shows everything that a gate asks about; nil: it is printed.
 	whole func()
 }
