@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,9 @@ type gateText struct {
 	expires string
 	digests []string // what the decision binds to, of the gate itself the last: nobody reads them first
 }
+
+// sureCells is what has room on every terminal.
+const sureCells = 50
 
 // mostBrief is how many lines of a gate stay in sight.
 const mostBrief = 5
@@ -51,9 +55,17 @@ func textOf(g tipstaff.Gate, whole bool) gateText {
 }
 
 // all is everything that there is, digests last.
-func (t gateText) all() (lines []string) {
+func (t gateText) all() []string { return t.without(nil) }
+
+// rest is what is not in the few lines that stay in sight, unless they do not show all of a
+// value.
+func (t gateText) rest() []string { return t.without(t.brief) }
+
+func (t gateText) without(brief []string) (lines []string) {
 	for _, l := range t.lines {
-		lines = append(lines, "  "+l)
+		if !slices.Contains(brief, strings.TrimLeft(l, " ")) || cells(l) > sureCells {
+			lines = append(lines, "  "+l)
+		}
 	}
 	if t.expires != "" {
 		lines = append(lines, t.expires)
@@ -125,6 +137,9 @@ func rowsOf(l string, width int) (rows []string) {
 			if r == ' ' {
 				space = at
 			}
+		}
+		if rest[at] == ' ' { // the word ends where the room does
+			space = at + 1
 		}
 		if space > at/2 {
 			at = space

@@ -126,7 +126,11 @@ type terminal struct {
 func (a *app) newTerminal() (*terminal, error) {
 	t := &terminal{keys: newKeyboard(a.env.Stdin), raw: a.env.Raw}
 	t.out = frames{a.env.Stdout, t}
-	if f, ok := a.env.Stdout.(device); ok {
+	width, height := 0, 0
+	if a.env.Size != nil {
+		width, height = a.env.Size()
+	}
+	if f, ok := a.env.Stdout.(device); ok && width > 0 && height > 0 { // else it does not know its size
 		t.out = deviceFrames{f, t}
 	}
 	return t, t.uncook()
@@ -222,6 +226,9 @@ func readGates(ctx context.Context, svc tipstaff.Reader, after tipstaff.ID, want
 		for _, g := range page.Gates {
 			row := inboxRow{run: g.Run, gate: g.Gate.ID, when: g.Gate.OpenedAt, expires: g.Gate.ExpiresAt, mark: say(yellow, "?"),
 				text: g.Gate.Question, of: tipstaff.Joined("  ", g.Title, g.Gate.Place())}
+			if g.Title == "" {
+				row.of = tipstaff.Joined("  ", g.Gate.Place(), g.Run.String())
+			}
 			if holds == nil || holds(row) {
 				got.rows = append(got.rows, row)
 			}

@@ -22,6 +22,7 @@ type gateView struct {
 	run    tipstaff.Run
 	gate   tipstaff.Gate
 	read   bool
+	shown  bool   // it is on the screen
 	whole  bool   // long values are not cut
 	top    int    // the first of its lines on the screen
 	over   string // how it was closed; "": it is open, as far as is known
@@ -56,22 +57,30 @@ func (m *inbox) openGate(run, gate tipstaff.ID) tea.Cmd {
 	}
 }
 
-func (m *inbox) opened(msg openedMsg) {
+func (m *inbox) opened(msg openedMsg) tea.Cmd {
 	v := msg.view
 	if m.gate != v {
-		return
+		return nil
 	}
 	if msg.err != nil {
 		m.gate, m.note = nil, problem(msg.err)
-		return
+		return nil
 	}
 	v.run, v.gate, v.read = msg.run, msg.gate, true
-	if !asks(msg.run, v.id) {
+	if !waitsAt(msg.run, v.id) {
 		v.over = "it is no longer open"
 	}
+	return m.drawing(v)
 }
 
-func asks(run tipstaff.Run, gate tipstaff.ID) bool {
+// drawing tells of the frame after this one: those that follow it have all that there is to
+// be read now.
+func (m *inbox) drawing(v *gateView) tea.Cmd {
+	asked := v.asked
+	return func() tea.Msg { return dialogMsg{v, nil, drawnMsg{asked}} }
+}
+
+func waitsAt(run tipstaff.Run, gate tipstaff.ID) bool {
 	return slices.ContainsFunc(run.OpenGates, func(g tipstaff.Gate) bool { return g.ID == gate })
 }
 
@@ -89,7 +98,7 @@ func (m *inbox) stillOpen(v *gateView) tea.Cmd {
 	run, gate := v.run.ID, v.gate
 	return func() tea.Msg {
 		now, err := m.svc.Get(m.ctx, run)
-		if err != nil || asks(now, gate.ID) {
+		if err != nil || waitsAt(now, gate.ID) {
 			return nil
 		}
 		return closedMsg{v, tipstaff.AnsweredBy(m.ctx, m.svc, run, gate)}
@@ -265,9 +274,9 @@ func (m *inbox) hear(msg dialogMsg) tea.Cmd {
 	switch said := msg.msg.(type) {
 	case nil:
 		return nil
-	case drawnMsg: // from here on there is a frame with the question to come, and none without it
-		if v.asked == said.asked && v.asked != nil {
-			v.drawn = true
+	case drawnMsg: // what follows changes the screen, so that there is another frame
+		if v.asked == said.asked {
+			v.shown, v.drawn = true, v.asked != nil
 			m.terminal.expect()
 		}
 		return nil
@@ -278,8 +287,7 @@ func (m *inbox) hear(msg dialogMsg) tea.Cmd {
 		v.said = append(v.said, "all of it is shown above")
 	case askMsg:
 		v.asked, v.editor, v.drawn = &said, newLineEditor(nil, nil), false
-		asked := v.asked
-		return tea.Batch(listenTo(v, msg.talk), func() tea.Msg { return dialogMsg{v, nil, drawnMsg{asked}} })
+		return tea.Batch(listenTo(v, msg.talk), m.drawing(v))
 	case decidedMsg:
 		return tea.Batch(listenTo(v, msg.talk), m.decided(v, said))
 	}
@@ -379,24 +387,20 @@ func (m *inbox) gateRows() (rows []line, keys []keyHelp, cursor *tea.Cursor) {
 		for _, text := range typed.rows {
 			below = append(below, line{{text, bold}})
 		}
-	case v.over == "" && !v.busy():
+	case v.over == "" && !v.busy() && v.shown:
 		for _, text := range rowsOf("enter decides: "+clean(strings.Join(v.gate.Available(), ", ")), width) {
 			below = append(below, line{{text, bold}})
 		}
 	}
 
-	var about []line
-	for _, l := range t.all() {
-		for _, text := range rowsOf(l, width) {
-			about = append(about, line{{text, plain}})
-		}
-	}
 	room := max(1, m.height-1-max(1, len(m.noteRows()))-len(rows)-len(below)-2)
+	about := laidOut(t.all(), width)
 	if len(about) > room {
 		for _, l := range t.brief {
 			rows = append(rows, line{{"  " + l, blue}}.fit(width))
 		}
 		room = max(1, room-len(t.brief))
+		about = laidOut(t.rest(), width)
 	}
 	v.top = max(0, min(v.top, len(about)-room))
 	rule := line{say(dim, "──")}
@@ -409,4 +413,14 @@ func (m *inbox) gateRows() (rows []line, keys []keyHelp, cursor *tea.Cursor) {
 		cursor = tea.NewCursor(col, len(rows)+row)
 	}
 	return append(rows, below...), keys, cursor
+}
+
+// laidOut are printable lines in rows of a width.
+func laidOut(lines []string, width int) (rows []line) {
+	for _, l := range lines {
+		for _, text := range rowsOf(l, width) {
+			rows = append(rows, line{{text, plain}})
+		}
+	}
+	return rows
 }

@@ -220,7 +220,7 @@ func (m *inbox) update(msg tea.Msg) tea.Cmd {
 	case pressedMsg:
 		return m.pressed(msg)
 	case openedMsg:
-		m.opened(msg)
+		return m.opened(msg)
 	case dialogMsg:
 		return m.hear(msg)
 	case closedMsg:
@@ -239,14 +239,17 @@ func (m *inbox) update(msg tea.Msg) tea.Cmd {
 func (m *inbox) pressed(msg pressedMsg) tea.Cmd {
 	var cmds []tea.Cmd
 	for _, k := range msg.keys {
-		asks := m.gate != nil && m.gate.asked != nil
-		if k.name != "text" || asks || m.filter != nil {
+		if k.name != "text" || m.filter != nil || m.gate != nil && m.gate.asked != nil {
 			cmds = append(cmds, m.press(k, msg.piece))
 			continue
 		}
-		for _, r := range k.text { // each letter is a command
-			if m.gate != nil && m.gate.busy() || m.filter != nil {
+		for i, r := range k.text { // each letter is a command
+			if m.gate != nil && m.gate.busy() {
 				break // what was typed behind it was typed before its question was there
+			}
+			if m.filter != nil {
+				cmds = append(cmds, m.press(key{"text", k.text[i:]}, msg.piece))
+				break
 			}
 			cmds = append(cmds, m.press(key{string(r), ""}, msg.piece))
 		}
@@ -281,6 +284,9 @@ func (m *inbox) press(k key, piece int) tea.Cmd {
 		return nil
 	case m.gate != nil && m.gate.busy():
 		return m.answer(k, piece)
+	case m.gate != nil && slices.Contains([]string{"r", "d", "enter"}, k.name) && !(m.gate.shown && m.terminal.answers(piece)),
+		k.name == "r" && !m.terminal.answers(piece):
+		return nil // whoever typed it had not seen what it is about
 	case k.name == "q":
 		return tea.Quit
 	case k.name == "?":
