@@ -160,15 +160,11 @@ func (f deviceFrames) Write(p []byte) (int, error) { return f.t.draw(f.device, p
 // draw writes a frame. If it has a question, what was typed until now is no answer to it.
 func (t *terminal) draw(w io.Writer, p []byte) (int, error) {
 	t.mu.Lock()
-	expected := t.expected
-	t.mu.Unlock()
-	n, err := w.Write(p)
-	if expected {
-		t.mu.Lock()
-		defer t.mu.Unlock()
+	if t.expected {
 		t.expected, t.after = false, t.keys.forget()
 	}
-	return n, err
+	t.mu.Unlock()
+	return w.Write(p)
 }
 
 // expect says that every frame from now on has a question in it, and that there will be one.
