@@ -361,11 +361,10 @@ func (m *inbox) gateRows() (rows []line, keys []keyHelp, cursor *tea.Cursor) {
 		return []line{{say(dim, "reading …")}}, gateKeys, nil
 	}
 	t := textOf(v.gate, v.whole)
-	title := line{say(bold, nameOf(v.run)), say(dim, "  "+v.run.ID.String()+"  waits "+age(m.now().Sub(v.gate.OpenedAt)))}
+	rows = append(rows, line{say(bold, nameOf(v.run)), say(dim, "  "+v.run.ID.String()+"  waits "+age(m.now().Sub(v.gate.OpenedAt)))})
 	if v.over != "" {
-		title = title.and(yellow, v.over)
+		rows = append(rows, line{say(bold, v.over)})
 	}
-	rows = append(rows, title)
 	head := rowsOf(t.head, width)
 	for _, text := range head[:min(len(head), max(2, m.height/4))] {
 		rows = append(rows, line{{text, yellow}})
