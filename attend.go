@@ -206,16 +206,17 @@ func (a *attendant) watch(driven, asking context.Context, g openGate, withdraw c
 		over = driven.Err() != nil
 		run, err := a.svc.Get(asking, g.run)
 		if err == nil && !slices.ContainsFunc(run.OpenGates, func(o Gate) bool { return o.ID == g.ID }) {
-			withdraw(a.answered(asking, g))
+			withdraw(AnsweredBy(asking, a.svc, g.run, g.Gate))
 			return
 		}
 	}
 	withdraw(nil)
 }
 
-// answered is who has closed a gate, and how; nil: it was closed by the end of its run.
-func (a *attendant) answered(ctx context.Context, g openGate) error {
-	for e, err := range a.svc.Events(ctx, EventsRequest{Run: g.run, After: g.OpenedSeq}) {
+// AnsweredBy is who has closed a gate, and how, as an [*AnsweredElsewhere]; nil: it was
+// closed by the end of its run.
+func AnsweredBy(ctx context.Context, svc Reader, run ID, g Gate) error {
+	for e, err := range svc.Events(ctx, EventsRequest{Run: run, After: g.OpenedSeq}) {
 		if err != nil {
 			return err
 		}

@@ -6,9 +6,6 @@ import (
 	"io"
 	"slices"
 	"sync"
-	"time"
-
-	"github.com/tipstaff/tipstaff"
 )
 
 // console is a terminal at which every key is heard at once, also while nobody
@@ -18,16 +15,15 @@ type console struct {
 	out       io.Writer
 	screen    lineScreen
 	history   *lineHistory
-	words     []string       // that Tab completes
-	prompt    string         // of the person's own texts
-	interrupt func()         // Ctrl-C, wherever it is pressed
-	typed     tipstaff.Typed // what was not heard yet; nil: nobody can tell
+	words     []string // that Tab completes
+	prompt    string   // of the person's own texts
+	interrupt func()   // Ctrl-C, wherever it is pressed
+	keys      *keyboard
 
 	mu      sync.Mutex
 	own     *lineEditor // what the person types when not asked
 	entered []string    // and has entered
 	asked   *request    // nil: nobody waits for a line
-	heard   int         // how many pieces of input were read
 	ended   error       // of the input
 	tail    []byte      // of what was written since the last line feed
 }
@@ -47,9 +43,8 @@ type typed struct {
 
 // newConsole hears a terminal that is in raw mode, until its input ends.
 func (a *app) newConsole(prompt string, history *lineHistory, words []string) *console {
-	c := &console{out: a.err, screen: lineScreen{w: a.err, size: a.env.size}, history: history, words: words, prompt: prompt, interrupt: func() {}}
+	c := &console{out: a.err, screen: lineScreen{w: a.err, size: a.env.size}, history: history, words: words, prompt: prompt, interrupt: func() {}, keys: newKeyboard(a.env.Stdin)}
 	c.renew()
-	c.typed, _ = a.env.Stdin.(tipstaff.Typed)
 	io.WriteString(c.out, pasteOn)
 	return c
 }
@@ -63,53 +58,8 @@ const (
 	pasteOff = "\x1b[?2004l"
 )
 
-// escapeTime is how long an escape may be the beginning of a key.
-const escapeTime = 50 * time.Millisecond
-
 // listen hears the keys until the input ends.
-func (c *console) listen(r io.Reader) {
-	type piece struct {
-		keys []byte
-		n    int
-	}
-	pieces := make(chan piece)
-	failed := make(chan error, 1)
-	go func() {
-		for {
-			p := make([]byte, 4096)
-			n, err := r.Read(p)
-			if n > 0 {
-				c.mu.Lock()
-				c.heard++
-				heard := c.heard
-				c.mu.Unlock()
-				pieces <- piece{p[:n], heard}
-			}
-			if err != nil {
-				failed <- err
-				return
-			}
-		}
-	}()
-	var keys keyDecoder
-	last := 0
-	for {
-		var late <-chan time.Time
-		if keys.waits() {
-			late = time.After(escapeTime)
-		}
-		select {
-		case p := <-pieces:
-			last = p.n
-			c.press(keys.feed(p.keys), last)
-		case <-late:
-			c.press(keys.pause(), last)
-		case err := <-failed:
-			c.end(err)
-			return
-		}
-	}
-}
+func (c *console) listen(r io.Reader) { c.end(c.keys.hear(context.Background(), r, c.press)) }
 
 // end is the end of the input.
 func (c *console) end(err error) {
@@ -214,15 +164,11 @@ func (c *console) next(ctx context.Context) (text string, err error) {
 // line is the prompt. What was typed before is no answer.
 func (c *console) Line(ctx context.Context) (string, error) {
 	c.mu.Lock()
-	return c.ask(ctx, &request{editor: newLineEditor(nil, nil), prompt: clean(string(c.tail)), after: c.heard})
+	return c.ask(ctx, &request{editor: newLineEditor(nil, nil), prompt: clean(string(c.tail)), after: c.keys.count()})
 }
 
 // Forget drops what nobody has heard yet; Line takes what is heard after it was called.
-func (c *console) Forget() {
-	if c.typed != nil {
-		c.typed.Drop()
-	}
-}
+func (c *console) Forget() { c.keys.forget() }
 
 // ask waits for what r asks for, or for ctx. It takes over the lock. Where the input has
 // ended there is nothing to wait for.

@@ -157,6 +157,11 @@ type Session interface {
 	// Attach lets hosts of agents attach to this process while it drives the run, and
 	// keeps those running that commands name. tell is given what they print, by line.
 	Attach(run tipstaff.ID, commands []string, tell func(line string)) (Attached, error)
+	// Changed signals whenever a run has come, or stands elsewhere than before, until stop.
+	// A nil channel: nobody here is told.
+	Changed() (changed <-chan struct{}, stop func())
+	// Page is the address of the page that shows these runs; "": there is none.
+	Page() string
 	// Exit keeps how the process ends that was launched to drive a run.
 	Exit(code int, problem error) error
 	Close() error

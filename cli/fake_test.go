@@ -496,8 +496,12 @@ func (b *bench) Memory() tipstaff.Memory   { return b.memory }
 
 func (b *bench) Sessions() tipstaff.Sessions { return b.sessions }
 func (b *bench) Exit(int, error) error       { return nil }
-func (b *bench) Close() error                { b.closed++; return nil }
-func (b *bench) Tasks() tipstaff.Tasks       { return b.tasks }
+func (b *bench) Page() string                { return "" }
+
+func (b *bench) Changed() (<-chan struct{}, func()) { return nil, func() {} }
+
+func (b *bench) Close() error          { b.closed++; return nil }
+func (b *bench) Tasks() tipstaff.Tasks { return b.tasks }
 
 func (b *bench) Attach(run tipstaff.ID, commands []string, tell func(string)) (Attached, error) {
 	if b.attach == nil {

@@ -25,6 +25,7 @@ var keyNames = map[string]string{
 	"\r": "enter", "\n": "enter", "\x1b\r": "newline", "\x1b\n": "newline", "\t": "tab",
 	"\x03": "interrupt", "\x04": "end of input", "\x07": "escape", "\x0c": "clear", "\x12": "search", "\x19": "yank",
 	"\x7f": "backspace", "\b": "backspace", "\x1b[3~": "delete", "\x0b": "kill end", "\x15": "kill start",
+	"\x1b[5~": "page up", "\x1b[6~": "page down", "\x1b[Z": "back tab", "\x1a": "suspend",
 	"\x17": "kill word", "\x1b\x7f": "kill word", "\x1b\b": "kill word", "\x1bd": "kill word right",
 }
 

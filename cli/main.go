@@ -232,6 +232,7 @@ Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultCompletionCmd()
 	a.prepare(root)
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return a.bare(cmd) }
 	return root
 }
 
@@ -300,7 +301,7 @@ func (a *app) chooseServer(cmd *cobra.Command) error {
 		cmd = cmd.Parent()
 	}
 	switch {
-	case slices.Contains(remoteCommands, cmd.Name()):
+	case slices.Contains(remoteCommands, cmd.Name()), !cmd.HasParent() && a.fullScreen(): // of which the inbox is one
 		a.server = cmp.Or(a.serverFlag, a.env.getenv("TIPSTAFF_SERVER"))
 	case a.serverFlag != "":
 		return &usageError{message: fmt.Sprintf("%s works on a local workspace; --server does not apply", cmd.CommandPath())}

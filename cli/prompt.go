@@ -23,8 +23,11 @@ const (
 type prompter struct {
 	out  io.Writer
 	in   lineSource
-	away bool      // the run is at a server, and goes on without whoever is asked
-	view *follower // that steps aside while a question is open; nil: there is none
+	size func() (width, height int) // of the terminal; nil: it does not scroll
+	away bool                       // the run is at a server, and goes on without whoever is asked
+	view *follower                  // that steps aside while a question is open; nil: there is none
+	// whole shows everything that a gate asks about; nil: it is printed.
+	whole func()
 }
 
 // lineSource is where the answers of a person come from.
@@ -48,7 +51,7 @@ func (a *app) newPrompter(unattended bool) *prompter {
 
 // prompterOn asks on out, and reads the answers from in.
 func (a *app) prompterOn(in lineSource, out io.Writer) *prompter {
-	return &prompter{out: out, in: in, away: a.server != ""}
+	return &prompter{out: out, in: in, size: a.env.size, away: a.server != ""}
 }
 
 // asker is p as somebody who attends a run.
@@ -79,7 +82,7 @@ func (p *prompter) ask(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, b
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, promptPatience, errPatience)
 	defer cancel()
-	io.WriteString(p.out, gateText(g))
+	p.show(textOf(g, false))
 	choice, err := p.choose(limited, g)
 	if err == nil {
 		choice.Refused = p.refused
@@ -113,7 +116,7 @@ func (p *prompter) choose(ctx context.Context, g tipstaff.Gate) (c tipstaff.Choi
 	for {
 		c, err = insist(ctx, p, choices(g), func(s string) (tipstaff.Choice, error) { return parseChoice(s, g) })
 		if err == nil && c.Action == viewAction {
-			io.WriteString(p.out, indented(tipstaff.WholeSubject(g).Lines))
+			p.showWhole(g)
 			continue
 		}
 		if files := tipstaff.AsksAgain(g, c.Action); err == nil && len(files) > 0 {
@@ -139,6 +142,23 @@ func (p *prompter) choose(ctx context.Context, g tipstaff.Gate) (c tipstaff.Choi
 		c.Feedback, err = insist(ctx, p, "feedback: ", parseFeedback)
 	}
 	return c, err
+}
+
+// showWhole shows everything that a gate asks about.
+func (p *prompter) showWhole(g tipstaff.Gate) {
+	if p.whole != nil {
+		p.whole()
+		return
+	}
+	p.show(textOf(g, true))
+}
+
+func (p *prompter) show(t gateText) {
+	width, height := unlimited, unlimited
+	if p.size != nil {
+		width, height = p.size()
+	}
+	io.WriteString(p.out, t.prose(width, height))
 }
 
 // parseChoice reads an action with its reason, or the value that a gate asks for.
@@ -303,20 +323,6 @@ func parseFeedback(s string) (string, error) {
 		return "", errors.New("this action needs some words")
 	}
 	return s, nil
-}
-
-// gateText shows what is decided, and the digest that the decision binds to.
-func gateText(g tipstaff.Gate) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s (%s) asks: %s\n", clean(g.Place()), clean(string(g.Kind)), clean(g.Question))
-	b.WriteString(indented(tipstaff.Subject(g).Lines))
-	if g.Digest != "" {
-		fmt.Fprintf(&b, "digest: %s\n", clean(g.Digest))
-	}
-	if !g.ExpiresAt.IsZero() {
-		fmt.Fprintf(&b, "expires: %s\n", g.ExpiresAt.UTC().Format(time.RFC3339))
-	}
-	return b.String()
 }
 
 func indented(lines []string) string {

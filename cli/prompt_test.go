@@ -343,3 +343,21 @@ func TestWhoAnsweredElsewhereIsTold(t *testing.T) {
 		keys.w.Close()
 	})
 }
+
+// A gate that is higher than the terminal says again, where the answer is typed, what would
+// be done: tool and path do not scroll away. One that fits says it once.
+func TestALongGateSaysAgainWhatIsDecided(t *testing.T) {
+	for _, c := range []struct {
+		lines, height, times int
+	}{{3, 24, 1}, {60, 24, 2}, {60, 200, 1}, {5000, 24, 2}} {
+		var out strings.Builder
+		p := &prompter{out: &out, in: tipstaff.NewLineReader(strings.NewReader("")), size: func() (int, int) { return 80, c.height }}
+		p.ask(context.Background(), writeGate(c.lines))
+		if n := strings.Count(out.String(), "tool: mcp://builtin/write_file@1.0.0"); n != c.times {
+			t.Errorf("%d lines at a height of %d: the tool is named %d times, want %d\n%s", c.lines, c.height, n, c.times, out.String())
+		}
+		rows := strings.Split(strings.TrimRight(out.String(), "\n"), "\n")
+		last := strings.Join(rows[max(0, len(rows)-c.height):], "\n")
+		contains(t, "what is still in sight", last, "root/w (approval) asks: May it be written?", "tool: mcp://builtin/write_file@1.0.0", `path: "out/notes.md"`, "allow? ")
+	}
+}

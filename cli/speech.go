@@ -254,7 +254,7 @@ func (s *speech) write(c channel, text string) {
 		return
 	}
 	if s.colored {
-		text = "\x1b[" + string(dim) + "m" + text + "\x1b[0m"
+		text = dim.paint(text)
 	}
 	io.WriteString(s.a.err, text)
 }

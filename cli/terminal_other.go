@@ -16,3 +16,8 @@ func echoOff(*os.File) (restore func(), err error) { return nil, errors.ErrUnsup
 
 // terminalInput is what is typed, as it comes: it cannot be dropped.
 func terminalInput(f *os.File) io.Reader { return f }
+
+// Nothing here is stopped by its terminal.
+func notifyStop(chan<- os.Signal) {}
+func ignoreStop(chan<- os.Signal) {}
+func stopNow()                    {}

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -85,6 +86,33 @@ func echoOff(f *os.File) (restore func(), err error) {
 		signal.Stop(resumed)
 		set(before)
 	}), nil
+}
+
+// notifyStop has somebody told who asks the process to stop, as Ctrl-Z does, in place of
+// stopping it.
+func notifyStop(c chan<- os.Signal) { signal.Notify(c, syscall.SIGTSTP) }
+
+func ignoreStop(c chan<- os.Signal) { signal.Stop(c) }
+
+// stopTime is how long a process waits to be stopped: nobody could have one go on whose
+// group has lost its shell, and the system does not stop it.
+const stopTime = 300 * time.Millisecond
+
+// stopNow stops the process, and returns when it goes on.
+func stopNow() {
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		return
+	}
+	resumed := make(chan os.Signal, 1)
+	signal.Notify(resumed, syscall.SIGCONT)
+	defer signal.Stop(resumed)
+	signal.Reset(syscall.SIGTSTP)
+	_ = self.Signal(syscall.SIGTSTP)
+	select {
+	case <-resumed:
+	case <-time.After(stopTime):
+	}
 }
 
 // inForeground reports whether the terminal is this process's at the moment. Others

@@ -88,19 +88,6 @@ func pad(s string, n int) string {
 
 func plural(n int, one string) string { return tipstaff.Plural(n, one) }
 
-// color is a foreground of the terminal's own palette.
-type color string
-
-const (
-	plain  color = ""
-	dim    color = "2"
-	red    color = "31"
-	green  color = "32"
-	yellow color = "33"
-	blue   color = "36"
-	bold   color = "1"
-)
-
 // span is clean text in one colour; line is what stands on one row.
 type (
 	span struct {
@@ -150,25 +137,12 @@ func (l line) cells() int {
 func (l line) text(colored bool) string {
 	var b strings.Builder
 	for _, s := range l {
-		if !colored || s.color == plain || s.text == "" {
-			b.WriteString(s.text)
-			continue
+		if !colored {
+			s.color = plain
 		}
-		b.WriteString("\x1b[" + string(s.color) + "m" + s.text + "\x1b[0m")
+		b.WriteString(s.color.paint(s.text))
 	}
 	return strings.TrimRight(b.String(), " ")
-}
-
-// colored reports whether a stream that is or is not a terminal gets colours.
-// CLICOLOR_FORCE overrides the terminal, NO_COLOR overrides both.
-func (e *Env) colored(tty bool) bool {
-	if e.getenv("NO_COLOR") != "" {
-		return false
-	}
-	if f := e.getenv("CLICOLOR_FORCE"); f != "" && f != "0" {
-		return true
-	}
-	return tty && e.getenv("TERM") != "dumb"
 }
 
 // human is a duration as people read it: 12ms, 1.2s, 3m04s, 2h05m.

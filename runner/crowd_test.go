@@ -2,16 +2,13 @@ package runner_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
-	_ "modernc.org/sqlite"
-
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/sqlite/sqlitetest"
 )
 
 // crowded is a store with many runs: copies of two that a real run has left.
@@ -24,34 +21,7 @@ func crowded(t *testing.T, ended, asking int) *bed {
 	done, _ := b.run(`root: {kind: sequential, children: [{id: one, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, -c, "true"]}}]}`)
 	asks, _ := b.run(gated)
 	gate := b.get(asks).OpenGates[0].ID
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(b.dir, ".tipstaff", "tipstaff.db")+"?_pragma=busy_timeout(60000)")
-	b.check(err)
-	defer db.Close()
-	tx, err := db.Begin()
-	b.check(err)
-	exec := func(query string, args ...any) {
-		t.Helper()
-		if _, err := tx.Exec(query, args...); err != nil {
-			t.Fatalf("%s: %v", query, err)
-		}
-	}
-	const columns = `kind, origin, title, program, base, base_seq, created, state, epoch, owned, cont, cancel, correction, env, envs, head, head_hash, wake_at, updated`
-	copies := func(of tipstaff.ID, kind int, n int, fold string) {
-		exec(fmt.Sprintf(`WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM i WHERE x < %d)
-			INSERT INTO runs (id, user, fold, %s) SELECT printf('0%d%%024d', x), CASE x %% 2 WHEN 0 THEN 'alice' ELSE 'bob' END,
-			json_set(%s, '$.user', CASE x %% 2 WHEN 0 THEN 'alice' ELSE 'bob' END), %s FROM i, runs WHERE id = ?`, n, columns, kind, fold, columns), of.String())
-	}
-	copies(asks, 2, asking, fmt.Sprintf(`replace(fold, '%s', printf('03%%024d', x))`, gate))
-	copies(done, 1, ended, "fold")
-	exec(`INSERT INTO records (run, seq, kind, bytes, hash) SELECT new.n, k.seq, k.kind,
-		CAST(replace(CAST(k.bytes AS TEXT), ?, '03' || substr(new.id, 3)) AS BLOB), k.hash
-		FROM runs new JOIN runs old ON old.id = ? JOIN gates g ON g.run = old.n JOIN records k ON k.run = old.n AND k.seq = g.opened WHERE new.id LIKE '02%'`, gate.String(), asks.String())
-	exec(`INSERT INTO gates (run, id, user, kind, key, opened, opened_at, expires_at) SELECT new.n, '03' || substr(new.id, 3), new.user, g.kind, g.key, g.opened, g.opened_at,
-		CASE WHEN new.n % 100 = 0 THEN 1 END FROM runs new JOIN runs old ON old.id = ? JOIN gates g ON g.run = old.n WHERE new.id LIKE '02%'`, asks.String())
-	exec(`UPDATE gates SET decided = 1 WHERE id = ?`, gate.String())
-	exec(`INSERT INTO run_search (run, text) SELECT n, id FROM runs WHERE n NOT IN (SELECT run FROM run_search)`)
-	exec(`UPDATE runs SET ended = updated WHERE state = 'completed'`)
-	b.check(tx.Commit())
+	b.check(sqlitetest.Crowd(b.dir, done.String(), ended, asks.String(), gate.String(), asking))
 	return b
 }
 

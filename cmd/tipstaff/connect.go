@@ -22,6 +22,10 @@ func (c connection) Memory() tipstaff.Memory { return nil } // which the command
 func (c connection) Sessions() tipstaff.Sessions { return nil } // which are on the server's machine
 func (c connection) Tasks() tipstaff.Tasks       { return nil } // likewise
 
+func (c connection) Changed() (<-chan struct{}, func()) { return nil, func() {} } // servers tell of one run at a time
+
+func (c connection) Page() string { return "" } // the server's own, which it does not name
+
 func (c connection) Attach(tipstaff.ID, []string, func(string)) (cli.Attached, error) {
 	return cli.Attached{}, tipstaff.Errorf(tipstaff.InvalidArgument, "hosts attach to the server itself")
 }

@@ -24,7 +24,10 @@ type terminal struct {
 	dark   chan struct{} // closed when the command has let go of the terminal
 }
 
-func (w *workspace) atTerminal(args ...string) *terminal {
+func (w *workspace) atTerminal(args ...string) *terminal { return w.atTerminalOf(0, 0, args...) }
+
+// atTerminalOf is for a terminal of a size; 0 is that nobody knows it.
+func (w *workspace) atTerminalOf(width, height int, args ...string) *terminal {
 	w.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -32,6 +35,7 @@ func (w *workspace) atTerminal(args ...string) *terminal {
 	}
 	w.Cleanup(func() { keys.Close() })
 	w.Check(unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0))
+	w.Check(unix.IoctlSetWinsize(int(keys.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(height), Col: uint16(width)}))
 	n, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
 	w.Check(err)
 	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)

@@ -154,6 +154,10 @@ func (s *session) Memory() tipstaff.Memory { return runner.Memory{Runner: s.runn
 func (s *session) Sessions() tipstaff.Sessions { return s.runner.Sessions() }
 func (s *session) Tasks() tipstaff.Tasks       { return s.runner.Tasks() }
 
+func (s *session) Changed() (changed <-chan struct{}, stop func()) { return s.runner.Changed() }
+
+func (s *session) Page() string { return s.page() }
+
 // Exit keeps how the process ends that was launched to drive a run.
 func (s *session) Exit(code int, problem error) error {
 	if s.execute.IsZero() {
