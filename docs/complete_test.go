@@ -330,7 +330,7 @@ func TestLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := append(pages(t), "../CHANGELOG.md")
+	all := append(pages(t), "../CHANGELOG.md", "../llms.txt")
 	seen := 0
 	for _, page := range append(all, decisions...) {
 		for _, m := range link.FindAllStringSubmatch(readPage(t, page), -1) {

@@ -59,11 +59,18 @@ func run(m *testing.M) int {
 // pages are all that are executed.
 func pages(t *testing.T) []string {
 	t.Helper()
-	found, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
+	all := []string{"../README.md", "../CONTRIBUTING.md", "../examples/README.md"}
+	for _, pattern := range []string{"*.md", "howto/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) == 0 {
+			t.Fatalf("no page is called docs/%s", pattern)
+		}
+		all = append(all, found...)
 	}
-	return append([]string{"../README.md", "../CONTRIBUTING.md", "../examples/README.md"}, found...)
+	return all
 }
 
 func TestPages(t *testing.T) {

@@ -1,0 +1,113 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mapped counts how often a map links to each page of this folder. An anchor does not
+// count: it points into a page, and the page has its own line.
+func mapped(t *testing.T, file string) map[string]int {
+	t.Helper()
+	times := map[string]int{}
+	for _, m := range link.FindAllStringSubmatch(readPage(t, file), -1) {
+		if strings.Contains(m[1], "://") || strings.Contains(m[1], "#") {
+			continue
+		}
+		page, err := filepath.Rel(".", filepath.Join(filepath.Dir(file), m[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		times[page]++
+	}
+	return times
+}
+
+// TestTheMapHasEveryPage keeps docs/README.md a map of the whole folder.
+func TestTheMapHasEveryPage(t *testing.T) {
+	times := mapped(t, "README.md")
+	found := 0
+	for _, page := range pages(t) {
+		if page == "README.md" || strings.HasPrefix(page, "../") {
+			continue
+		}
+		found++
+		if times[page] != 1 {
+			t.Errorf("docs/README.md links to %s %d times, want once", page, times[page])
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d pages were looked for", found)
+	}
+	if times["adr"]+times["adr/README.md"] != 1 {
+		t.Error("docs/README.md does not link to the decisions in adr")
+	}
+}
+
+// TestTheMapOfAgents: what llms.txt tells an agent to read and to type is there.
+func TestTheMapOfAgents(t *testing.T) {
+	text := readPage(t, "../llms.txt")
+	lines := strings.Split(text, "\n")
+	if !strings.HasPrefix(lines[0], "# ") || len(lines) < 3 || !strings.HasPrefix(lines[2], "> ") {
+		t.Error("llms.txt does not begin with a title and a summary")
+	}
+	for _, page := range []string{"tutorial.md", "commands.md", "plans.md", "pipelines.md", "mcp.md", "guarantees.md", "security.md"} {
+		if mapped(t, "../llms.txt")[page] == 0 {
+			t.Errorf("llms.txt does not link to %s", page)
+		}
+	}
+	if unknown := unknownCommands(t, text); unknown != nil {
+		t.Errorf("llms.txt tells of %v", unknown)
+	}
+	if n := strings.Count(text, "`tipstaff "); n < 10 {
+		t.Errorf("llms.txt tells of %d commands", n)
+	}
+	flags := everyFlag(t)
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \n`,.;()", r) }) {
+		if strings.HasPrefix(word, "--") && !slices.Contains(flags, strings.TrimPrefix(word, "--")) {
+			t.Errorf("llms.txt tells of %s, which no command has", word)
+		}
+	}
+}
+
+// everyFlag are the flags of all commands that the help lists.
+func everyFlag(t *testing.T) []string {
+	t.Helper()
+	_, after, _ := strings.Cut(help(t), "Available Commands:")
+	commands, _, _ := strings.Cut(after, "Flags:")
+	var all []string
+	for _, command := range helpCommand.FindAllStringSubmatch(commands, -1) {
+		for _, flag := range helpFlag.FindAllStringSubmatch(help(t, command[1]), -1) {
+			all = append(all, flag[1])
+		}
+	}
+	if len(all) < 50 {
+		t.Fatalf("only %d flags in the help", len(all))
+	}
+	return all
+}
+
+// TestHowtosStandAlone: a how-to says in its first lines what its reader will have done,
+// and does not send them elsewhere before it has shown a command.
+func TestHowtosStandAlone(t *testing.T) {
+	howtos, err := filepath.Glob("howto/*.md")
+	if err != nil || len(howtos) == 0 {
+		t.Fatalf("%d how-tos, %v", len(howtos), err)
+	}
+	for _, page := range howtos {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opening, _, shows := strings.Cut(string(text), fence)
+		if !shows {
+			t.Errorf("%s shows no command", page)
+		}
+		if sent := link.FindString(opening); sent != "" {
+			t.Errorf("%s sends its reader away before it shows anything: %s", page, sent)
+		}
+	}
+}
