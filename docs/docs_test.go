@@ -7,7 +7,8 @@
 //   - console: lines that begin with "$ " are run. The lines after one, if any, are
 //     its output, standard error included; … stands for what varies. A command
 //     must succeed, unless the next one is echo $?.
-//   - sh: run as a whole, must succeed. With norun it is skipped: for make alone.
+//   - sh: run as a whole, must succeed. With a file name it is written there and not
+//     run. With norun it is skipped: for make alone.
 //   - yaml: with a file name it is written there. A whole plan must pass
 //     tipstaff run --dry-run, unless it is marked faulty; a tipstaff.yaml must be
 //     a valid manifest.

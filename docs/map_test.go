@@ -3,6 +3,7 @@ package docs_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -65,12 +66,19 @@ func TestTheMapOfAgents(t *testing.T) {
 	if n := strings.Count(text, "`tipstaff "); n < 10 {
 		t.Errorf("llms.txt tells of %d commands", n)
 	}
-	flags := everyFlag(t)
-	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \n`,.;()", r) }) {
-		if strings.HasPrefix(word, "--") && !slices.Contains(flags, strings.TrimPrefix(word, "--")) {
-			t.Errorf("llms.txt tells of %s, which no command has", word)
+	if unknown := unknownFlags(text, everyFlag(t)); unknown != nil {
+		t.Errorf("llms.txt tells of %v, which no command has", unknown)
+	}
+}
+
+// unknownFlags are the words of a text that look like flags and are not among the known ones.
+func unknownFlags(text string, known []string) (unknown []string) {
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \n`,.;()=", r) }) {
+		if flag, ok := strings.CutPrefix(word, "--"); ok && flag != "" && !slices.Contains(known, flag) {
+			unknown = append(unknown, word)
 		}
 	}
+	return unknown
 }
 
 // everyFlag are the flags of all commands that the help lists.
@@ -88,6 +96,42 @@ func everyFlag(t *testing.T) []string {
 		t.Fatalf("only %d flags in the help", len(all))
 	}
 	return all
+}
+
+// typed is a command of ours in a block that the tests do not run.
+var typed = regexp.MustCompile(`(?:^|[ (])(tipstaff [^|&>)"]*)`)
+
+// TestCommandsThatAreNotRunExist: how-tos and the tutorial show commands for other machines,
+// which nobody runs here.
+func TestCommandsThatAreNotRunExist(t *testing.T) {
+	flags, seen := everyFlag(t), 0
+	howtos, err := filepath.Glob("howto/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(howtos, "tutorial.md") {
+		blocks, err := blocksOf(readPage(t, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range blocks {
+			if b.lang == "console" || b.lang == "sh" {
+				continue
+			}
+			for i, line := range b.text {
+				code, _, _ := strings.Cut(line, "#")
+				for _, m := range typed.FindAllStringSubmatch(code, -1) {
+					seen++
+					if unknown := append(unknownCommands(t, "`"+strings.TrimSpace(m[1])+"`"), unknownFlags(m[1], flags)...); unknown != nil {
+						t.Errorf("%s:%d: %v is not there", page, b.line+i, unknown)
+					}
+				}
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("only %d commands were found", seen)
+	}
 }
 
 // TestHowtosStandAlone: a how-to says in its first lines what its reader will have done,
