@@ -81,17 +81,24 @@ func unknownFlags(text string, known []string) (unknown []string) {
 	return unknown
 }
 
-// everyFlag are the flags of all commands that the help lists.
-func everyFlag(t *testing.T) []string {
+// everyFlag are the flags of all commands that the help lists, and of their own commands.
+func everyFlag(t *testing.T) (all []string) {
 	t.Helper()
-	_, after, _ := strings.Cut(help(t), "Available Commands:")
-	commands, _, _ := strings.Cut(after, "Flags:")
-	var all []string
-	for _, command := range helpCommand.FindAllStringSubmatch(commands, -1) {
-		for _, flag := range helpFlag.FindAllStringSubmatch(help(t, command[1]), -1) {
+	var collect func(words ...string)
+	collect = func(words ...string) {
+		text := help(t, words...)
+		for _, flag := range helpFlag.FindAllStringSubmatch(text, -1) {
 			all = append(all, flag[1])
 		}
+		_, after, _ := strings.Cut(text, "Available Commands:")
+		commands, _, _ := strings.Cut(after, "Flags:")
+		for _, command := range helpCommand.FindAllStringSubmatch(commands, -1) {
+			if command[1] != "help" && command[1] != "completion" { // the library's own
+				collect(append(words, command[1])...)
+			}
+		}
 	}
+	collect()
 	if len(all) < 50 {
 		t.Fatalf("only %d flags in the help", len(all))
 	}
