@@ -7,7 +7,8 @@
 //   - console: lines that begin with "$ " are run. The lines after one, if any, are
 //     its output, standard error included; … stands for what varies. A command
 //     must succeed, unless the next one is echo $?.
-//   - sh: run as a whole, must succeed. With norun it is skipped: for make alone.
+//   - sh: run as a whole, must succeed. With a file name it is written there and not
+//     run. With norun it is skipped: for make alone.
 //   - yaml: with a file name it is written there. A whole plan must pass
 //     tipstaff run --dry-run, unless it is marked faulty; a tipstaff.yaml must be
 //     a valid manifest.
@@ -59,11 +60,18 @@ func run(m *testing.M) int {
 // pages are all that are executed.
 func pages(t *testing.T) []string {
 	t.Helper()
-	found, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
+	all := []string{"../README.md", "../CONTRIBUTING.md", "../examples/README.md"}
+	for _, pattern := range []string{"*.md", "howto/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) == 0 {
+			t.Fatalf("no page is called docs/%s", pattern)
+		}
+		all = append(all, found...)
 	}
-	return append([]string{"../README.md", "../CONTRIBUTING.md", "../examples/README.md"}, found...)
+	return all
 }
 
 func TestPages(t *testing.T) {

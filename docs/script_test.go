@@ -14,7 +14,7 @@ import (
 type block struct {
 	line int      // of its first line of text
 	lang string   // console, sh, yaml …
-	tags []string // what follows the language: a file name, norun, faulty
+	tags []string // what follows the language: the name of a .yaml or .sh file, norun, faulty
 	text []string
 }
 
@@ -23,7 +23,7 @@ func (b block) tagged(tag string) bool { return slices.Contains(b.tags, tag) }
 // file is the name under which the block is put into the workspace.
 func (b block) file() string {
 	for _, t := range b.tags {
-		if strings.HasSuffix(t, ".yaml") {
+		if strings.HasSuffix(t, ".yaml") || strings.HasSuffix(t, ".sh") {
 			return t
 		}
 	}
@@ -89,10 +89,18 @@ func stepsOf(blocks []block, dir string) ([]step, error) {
 				}
 				continue
 			}
+			if name := b.file(); name != "" {
+				kept, err := keep(b, dir, i)
+				if err != nil {
+					return nil, err
+				}
+				steps = append(steps, step{line: b.line, command: fmt.Sprintf("cp %[1]q %[2]q && chmod +x %[2]q && sh -n %[2]q", kept, name)})
+				continue
+			}
 			steps = append(steps, step{line: b.line, command: strings.Join(b.text, "\n")})
 		case "yaml":
-			kept := filepath.Join(dir, fmt.Sprintf("block-%d.yaml", i))
-			if err := os.WriteFile(kept, []byte(strings.Join(b.text, "\n")+"\n"), 0o644); err != nil {
+			kept, err := keep(b, dir, i)
+			if err != nil {
 				return nil, err
 			}
 			steps = append(steps, documentSteps(b, kept)...)
@@ -102,6 +110,12 @@ func stepsOf(blocks []block, dir string) ([]step, error) {
 		steps[i].shown = strings.HasPrefix(steps[i+1].command, "echo $?")
 	}
 	return steps, nil
+}
+
+// keep writes the text of block i to a file, from which the page's shell copies it.
+func keep(b block, dir string, i int) (string, error) {
+	kept := filepath.Join(dir, fmt.Sprintf("block-%d.%s", i, b.lang))
+	return kept, os.WriteFile(kept, []byte(strings.Join(b.text, "\n")+"\n"), 0o644)
 }
 
 // onlyMake keeps norun to what cannot run inside a test: make itself.

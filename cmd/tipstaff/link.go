@@ -1,13 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"time"
 
@@ -35,7 +40,7 @@ func signinLink(ctx context.Context, o cli.ServeOptions) (cli.SigninLink, error)
 	r.Header.Set("Authorization", "Bearer "+token)
 	res, err := client.Do(r)
 	if err != nil {
-		return link, (&tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: "no daemon answers at " + at, Err: err}).WithHint("tipstaff serve starts one; --addr says where it listens")
+		return link, (&tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: "no daemon answers at " + at + ": " + reason(err), Err: err}).WithHint("tipstaff serve starts one; --addr says where it listens")
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, tipstaff.MaxReply))
@@ -59,6 +64,15 @@ func signinLink(ctx context.Context, o cli.ServeOptions) (cli.SigninLink, error)
 	return link, nil
 }
 
+// reason is why a request failed, without the address that it was for.
+func reason(err error) string {
+	var of *url.Error
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	return err.Error()
+}
+
 // pageClient is who asks the daemon, and where. A daemon that listens everywhere is asked on
 // this machine.
 func pageClient(o cli.ServeOptions) (at string, client *http.Client, err error) {
@@ -73,8 +87,34 @@ func pageClient(o cli.ServeOptions) (at string, client *http.Client, err error) 
 	if o.TLSCert == "" {
 		return "http://" + net.JoinHostPort(host, port), &http.Client{Transport: transport}, nil
 	}
-	if transport.TLSClientConfig, err = clientTLS(); err != nil {
+	if transport.TLSClientConfig, err = daemonTLS(o.TLSCert); err != nil {
 		return "", nil, err
 	}
 	return "https://" + net.JoinHostPort(host, port), &http.Client{Transport: transport}, nil
+}
+
+// daemonTLS trusts whoever shows the certificate that the daemon was given, by whatever name
+// it is asked: it may be one of nobody's authority, and the daemon one that listens everywhere.
+func daemonTLS(file string) (*tls.Config, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: "--tls-cert cannot be used: " + err.Error(), Err: err}
+	}
+	block, rest := pem.Decode(text)
+	for block != nil && block.Type != "CERTIFICATE" {
+		block, rest = pem.Decode(rest)
+	}
+	if block == nil {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "--tls-cert %s is not a certificate in PEM", file)
+	}
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true, // of authorities and names: VerifyConnection knows the certificate itself
+		VerifyConnection: func(c tls.ConnectionState) error {
+			if !bytes.Equal(c.PeerCertificates[0].Raw, block.Bytes) {
+				return fmt.Errorf("it shows another certificate than %s", file)
+			}
+			return nil
+		},
+	}, nil
 }

@@ -59,3 +59,18 @@ func TestNoPage(t *testing.T) {
 	}
 	s.Must(2, "serve", "--link", "--addr", s.httpAddr).Says(t, "has no page", "--no-page")
 }
+
+// A daemon with TLS is known by the very certificate that it was started with, whoever has
+// signed that and whatever it is called; to another one no token is sent.
+func TestALinkOverTLS(t *testing.T) {
+	t.Parallel()
+	cert, key := selfSigned(t)
+	s := serveWith(t, []string{"--tls-cert", cert, "--tls-key", key}, manifest)
+	link := strings.TrimSpace(s.Must(0, "serve", "--link", "--addr", s.httpAddr, "--tls-cert", cert, "--tls-key", key).Out)
+	if !strings.HasPrefix(link, "https://"+s.httpAddr+"/ui/signin?code=") {
+		t.Errorf("the link is %s", link)
+	}
+	other, otherKey := selfSigned(t)
+	s.Must(3, "serve", "--link", "--addr", s.httpAddr, "--tls-cert", other, "--tls-key", otherKey).Says(t, "it shows another certificate than "+other)
+	s.Must(2, "serve", "--link", "--addr", s.httpAddr, "--tls-cert", key, "--tls-key", key).Says(t, "is not a certificate in PEM")
+}
