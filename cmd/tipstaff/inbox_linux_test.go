@@ -129,10 +129,10 @@ func TestInbox(t *testing.T) {
 			term.until("[1 Waits 495]")
 
 			term.types("3")
-			term.until("[3 Ended", "ENDED AS", "completed", "listing")
-			term.types("G")
+			term.until("[3 Ended", "ENDED AS", "completed", "listing", "publish")
+			term.types("g") // what was chosen before the newest came stays chosen
 			term.types("\r")
-			term.until("completed  ", "esc back")
+			term.until("completed  publish", "esc back")
 			term.types("\x1b")
 			term.until("[3 Ended")
 			term.types("q")
