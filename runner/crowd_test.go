@@ -2,7 +2,9 @@ package runner_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"

@@ -181,12 +181,14 @@ func (t *terminal) Write(p []byte) (int, error) {
 // session is a workspace as the command line knows it.
 type session struct{ *instance }
 
-func (s session) Service() tipstaff.Service   { return s.Runner }
-func (s session) Memory() tipstaff.Memory     { return runner.Memory{Runner: s.Runner} }
-func (s session) Sessions() tipstaff.Sessions { return nil }
-func (s session) Tasks() tipstaff.Tasks       { return nil }
-func (s session) Exit(int, error) error       { return nil }
-func (s session) Close() error                { return s.close() }
+func (s session) Service() tipstaff.Service          { return s.Runner }
+func (s session) Changed() (<-chan struct{}, func()) { return s.Runner.Changed() }
+func (s session) Page() string                       { return "" }
+func (s session) Memory() tipstaff.Memory            { return runner.Memory{Runner: s.Runner} }
+func (s session) Sessions() tipstaff.Sessions        { return nil }
+func (s session) Tasks() tipstaff.Tasks              { return nil }
+func (s session) Exit(int, error) error              { return nil }
+func (s session) Close() error                       { return s.close() }
 
 // Attach is for pipelines, which are not measured through the command line.
 func (s session) Attach(tipstaff.ID, []string, func(string)) (cli.Attached, error) {
