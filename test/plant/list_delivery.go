@@ -123,7 +123,7 @@ var deliveryBugs = []bug{
 	{
 		id: "two-apply-at-once", page: "delivery.md", says: oneAtATime,
 		slip:   "takes no lock before it looks at the checkout",
-		file:   "delivery/activity.go",
+		file:   "delivery/activity_apply.go",
 		old:    "	unlock, err := e.lock(ctx, applyLock(r))",
 		new:    "	unlock, err := func() error { return nil }, error(nil)",
 		suites: []suite{tests("delivery", "TestTwoThatApplyAtOnce")},
@@ -131,7 +131,7 @@ var deliveryBugs = []bug{
 	{
 		id: "accepted-unnamed", page: "delivery.md", says: accepts,
 		slip:   "takes an acceptance of some files for one of all",
-		file:   "delivery/activity.go",
+		file:   "delivery/activity_apply.go",
 		old:    "func(name string) bool { return named[name] })",
 		new:    "func(string) bool { return len(named) > 0 })",
 		suites: []suite{tests("delivery", "TestAnAcceptanceIsOfWhatTheGateHasNamed")},
@@ -155,7 +155,7 @@ var deliveryBugs = []bug{
 	{
 		id: "in-doubt-behind-a-lock", page: "delivery.md", says: waitsNoLonger,
 		slip:   "asks a person about what can be seen without the lock",
-		file:   "delivery/activity.go",
+		file:   "delivery/activity_apply.go",
 		old:    "	if err == nil && got.Blocked == tipstaff.BlockBusy {",
 		new:    "	if err == nil && got.Blocked == tipstaff.BlockConflict {",
 		suites: []suite{tests("delivery", "TestWaitingForALockIsInterrupted")},
@@ -163,7 +163,7 @@ var deliveryBugs = []bug{
 	{
 		id: "in-doubt-about-nothing", page: "delivery.md", says: waitsNoLonger,
 		slip:   "does not say of an apply that was cancelled while it waited that it has changed nothing",
-		file:   "delivery/activity.go",
+		file:   "delivery/activity_apply.go",
 		old:    "	if errors.Is(context.Cause(ctx), flow.ErrCancelled) {",
 		new:    "	if context.Cause(ctx) == nil {",
 		suites: []suite{tests("delivery", "TestCancelledWhileItWaitsForALock")},

@@ -18,7 +18,7 @@ var filesBugs = []bug{
 	{
 		id: "checks-in-the-worktree", page: "delivery.md", says: onDelivered,
 		slip:   "runs a check where the worker has worked",
-		file:   "delivery/activity.go",
+		file:   "delivery/activity_check.go",
 		old:    "command.Dir, command.Env = placeWithin(in.Place, clean.dir), portsEnv(clean.ports)",
 		new:    "command.Env = portsEnv(clean.ports)",
 		suites: []suite{tests("delivery", "TestChecksRunOnWhatIsDelivered")},
@@ -98,7 +98,7 @@ var filesBugs = []bug{
 	{
 		id: "changed-links-checked", page: "delivery.md", says: linkedCompare,
 		slip:   "tells of a changed link, and runs the check all the same",
-		file:   "delivery/activity.go",
+		file:   "delivery/activity_check.go",
 		old:    "len(linked) > 0 {",
 		new:    "len(linked) > 99 {",
 		suites: []suite{tests("delivery", "TestChangedLinksAreTold")},
@@ -170,7 +170,7 @@ var filesBugs = []bug{
 	{
 		id: "linked-and-nothing-else", page: "delivery.md", says: "are compared before and after each invocation and check",
 		slip:   "tells what has changed only if the check has run",
-		file:   "delivery/activity.go",
+		file:   "delivery/activity_check.go",
 		old:    "	got.Notices = slices.Concat(linked, Compare(before, after), r.Meddling())\n",
 		new:    "	if got.Notices = linked; got.Receipt.Code == \"\" {\n		got.Notices = slices.Concat(Compare(before, after), r.Meddling())\n	}\n",
 		suites: []suite{tests("delivery", "TestMeddlingIsToldWhateverElse|TestCommandsOfTheCleanCheckoutAreWatched")},
@@ -258,7 +258,7 @@ var filesBugs = []bug{
 	{
 		id: "removed-and-still-running", page: "delivery.md", says: "commands that run when the worktree goes",
 		slip:   "removes the worktree, and not what runs for it",
-		file:   "delivery/activity.go",
+		file:   "delivery/activity_commit.go",
 		old:    "in.Worktree.Ports, in.Teardown); err != nil {",
 		new:    "in.Worktree.Ports, nil); err != nil {",
 		suites: []suite{tests("delivery", "TestTeardown")},

@@ -92,7 +92,7 @@ var gateBugs = []bug{
 	{
 		id: "applies-what-nobody-named", page: "delivery.md", says: saysSo,
 		slip:   "does not look once more when it applies",
-		file:   "delivery/activity.go",
+		file:   "delivery/activity_apply.go",
 		old:    "	if in.Asks && !in.Accepted {\n",
 		new:    "	if in.Asks && in.Accepted {\n",
 		suites: []suite{tests("delivery", "TestApplyAsksAboutWhatDecides")},

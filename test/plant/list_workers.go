@@ -72,7 +72,7 @@ var workers = []bug{
 	{
 		id: "delivers-what-is-there", guarantee: 8, says: shown,
 		slip:   "takes the difference anew before it makes the commit, so that it is not out of date",
-		file:   "delivery/activity.go",
+		file:   "delivery/activity_commit.go",
 		old:    "\tif made.Commit, err = r.Commit(ctx, Commit{Base: in.Worktree.Base, Tree: in.Tree,",
 		new:    "\tif now, err := r.writeTree(ctx, in.Worktree); err == nil {\n\t\tin.Tree = now\n\t}\n\tif made.Commit, err = r.Commit(ctx, Commit{Base: in.Worktree.Base, Tree: in.Tree,",
 		suites: []suite{tests("delivery", "TestCommitIsOfWhatWasRecorded")},
