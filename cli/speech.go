@@ -26,6 +26,7 @@ type speech struct {
 	said   said
 	open   channel // the line that is being written belongs to it; "": there is none
 	stream streamText
+	wrap   wrapper
 	calls  []*spokenCall // that have no result yet
 	usage  string        // the line at the end of the turn
 	heard  bool          // the last message was shown
@@ -246,10 +247,18 @@ func (s *speech) write(c channel, text string) {
 	if s.open != c {
 		s.endLine()
 		s.screen.suspend()
-		s.open, s.stream = c, streamText{}
+		width, _ := s.a.env.size()
+		s.open, s.stream, s.wrap = c, streamText{}, wrapper{width: width}
 	}
-	text = s.stream.clean(text)
-	if c == answering {
+	s.put(s.wrap.add(s.stream.clean(text)))
+}
+
+// put writes what belongs to the line that is being written.
+func (s *speech) put(text string) {
+	if text == "" {
+		return
+	}
+	if s.open == answering {
 		io.WriteString(s.a.out, text)
 		return
 	}
@@ -268,6 +277,7 @@ func (s *speech) endLine() {
 	if s.open == answering {
 		w = s.a.out
 	}
+	s.put(s.wrap.rest())
 	if s.stream.tail != "\n" {
 		io.WriteString(w, "\n")
 	}
