@@ -1,6 +1,7 @@
 package tipstaff
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -36,6 +37,7 @@ func (s NodeState) Quiet() bool { return s == NodePending || s == NodeDone || s 
 // Node is one place in a program.
 type Node struct {
 	Path, Name, Kind, Label string
+	Command                 string // that a call starts, as the program says it; "": none that is known
 	Children                []*Node
 
 	State   NodeState // of a branch pending: it follows from its children
@@ -99,7 +101,7 @@ func (n *Node) branch() bool { return n.outlined && len(n.Children) > 0 }
 // outline makes nodes below a path: plans that are stages of pipelines all begin at
 // the same one of their own.
 func (v *View) outline(o *Outline, below string) *Node {
-	n := &Node{Path: Joined("/", below, o.Path), Name: o.ID, Kind: o.Kind, Label: o.Label, outlined: true}
+	n := &Node{Path: Joined("/", below, o.Path), Name: o.ID, Kind: o.Kind, Label: o.Label, Command: startedBy(o), outlined: true}
 	if v.pipeline && below == "" && o.Path != "" {
 		n.Stage, below = &StageWork{}, o.Path
 	}
@@ -111,6 +113,23 @@ func (v *View) outline(o *Outline, below string) *Node {
 		n.Children = append(n.Children, v.outline(c, below))
 	}
 	return n
+}
+
+// startedBy is the command line that a call is given, with references as they are written.
+func startedBy(o *Outline) string {
+	var given struct {
+		Args struct {
+			Argv []string `json:"argv"`
+		} `json:"args"`
+	}
+	if o.Given == nil || json.Unmarshal(o.Given, &given) != nil {
+		return ""
+	}
+	words := make([]string, len(given.Args.Argv))
+	for i, w := range given.Args.Argv {
+		words[i] = ShellWord(w)
+	}
+	return strings.Join(words, " ")
 }
 
 func lastSegment(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

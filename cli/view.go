@@ -262,7 +262,7 @@ func (r row) line(v view, width int, now time.Time) line {
 	n := v.Row(r.node, r.state, r.folded, now)
 	l := line{indent, marks[n.Shown], say(plain, " "), say(plain, n.Name)}
 	if width >= minLabelWidth {
-		l = l.and(dim, n.Title)
+		l = l.and(dim, n.Title).and(plain, fit(clean(n.Command), maxDetail))
 	}
 	var visit, took, used string
 	if n.Stage != nil {

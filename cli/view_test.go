@@ -217,3 +217,17 @@ func BenchmarkRender2000(b *testing.B) {
 		v.render(80, 24, epoch)
 	}
 }
+
+// The tree shows which program a call starts, on one row and without what would paint on it.
+func TestTheProgramOfACallIsShown(t *testing.T) {
+	o := bulk(1)
+	o.Children[0].Given = json.RawMessage(`{"args":{"argv":["./post.sh","to Ada","\u001b[2J"]}}`)
+	var b strings.Builder
+	for _, l := range newView(runA, "notes", o).render(100, 20, epoch) {
+		fmt.Fprintln(&b, l.text(false))
+	}
+	contains(t, "the tree", b.String(), `./post.sh 'to Ada' `)
+	if strings.Contains(b.String(), "\x1b[2J") {
+		t.Errorf("an escape was let through: %q", b.String())
+	}
+}
