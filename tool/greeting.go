@@ -29,6 +29,9 @@ const (
 type greeting struct {
 	ctx context.Context // of the connection; that of server/discover has the version of the protocol in it
 	old chan greeted    // will hold that of initialize; nil: it was not sent here
+	// refused is why initialize was, if that came first: a better reason than that time was
+	// up while the server was silent about server/discover.
+	refused error
 }
 
 type greeted struct {
@@ -75,6 +78,7 @@ func (g *greeting) discover(ctx context.Context, next mcp.MethodHandler, r mcp.R
 		if a.err == nil {
 			return nil, errOldWay
 		}
+		g.refused = a.err
 	}
 	a := <-latest // it refuses the old way, so it knows the new one
 	return a.result, a.err

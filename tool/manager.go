@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
 	"github.com/tipstaff/tipstaff/redact"
 	"github.com/tipstaff/tipstaff/workspace"
 )
@@ -241,7 +243,8 @@ func (l *link) make(d *dial, delay time.Duration) {
 	if d.conn, d.err = l.connect(ctx); d.err == nil {
 		return
 	}
-	if errors.Is(d.err, context.DeadlineExceeded) && context.Cause(ctx) == slow {
+	var own *jsonrpc.Error // a reason of the server's; else it is how the connection was ended when time was up
+	if context.Cause(ctx) == slow && !errors.As(d.err, &own) {
 		d.err = slow
 	}
 	l.mu.Lock()

@@ -99,10 +99,15 @@ func openMCP(ctx context.Context, dial func(context.Context, *wire) (mcp.Transpo
 		MultiRoundTrip:         &mcp.MultiRoundTripOptions{Disabled: true},
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { c.wire.changed.Store(true) },
 	})
-	client.AddSendingMiddleware((&greeting{ctx: ctx}).send)
+	g := &greeting{ctx: ctx}
+	client.AddSendingMiddleware(g.send)
 	if c.sdk, err = client.Connect(ctx, &tap{Transport: t, wire: c.wire}, &mcp.ClientSessionOptions{ProtocolVersion: version}); err != nil {
 		c.wire.close()
-		return nil, r.Error(unreached(c.wire.why(err)))
+		err = c.wire.why(err)
+		if own := (*jsonrpc.Error)(nil); !errors.As(err, &own) && errors.As(g.refused, &own) {
+			err = own
+		}
+		return nil, r.Error(unreached(err))
 	}
 	go func() {
 		_ = c.sdk.Wait() // why it ended does not matter: what is in flight fails by itself
